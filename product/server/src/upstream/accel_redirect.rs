@@ -1,5 +1,5 @@
 //! Files that a response names in place of its body: X-Accel-Redirect as in nginx, or X-Sendfile as in Apache and
-//! lighttpd. The application decides who may have a file, and is free while it is sent.
+//! lighttpd. The application decides who may have a file, and need not send it itself.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use super::Upstreams;
 use crate::files::SiteNumber;
 use crate::net::Net;
 
-/// The characters that must be encoded in the path of a request.
+/// The characters that must be percent-encoded in the path of a request.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
 /// A folder whose files upstreams may name.
 #[derive(Debug)]
 pub struct NamedFiles {
-    /// The number of the folder, counted together with the folders of sites.
+    /// The number of the folder, from the same sequence as the folders of sites.
     pub number: SiteNumber,
     /// The paths of the folder: as configured, absolute, and without symbolic links. Programs use one of the three.
     folders: Vec<PathBuf>,
@@ -30,8 +30,9 @@ impl NamedFiles {
         NamedFiles { number, folders: std::iter::once(folder.into()).chain(paths).collect() }
     }
 
-    /// Returns the path beneath the folder of the file that a response names, as a request would write it; empty if it
-    /// is outside. X-Accel-Redirect contains this path; of X-Sendfile it is what follows the folder's own path.
+    /// Returns the path, beneath the folder, of the file that a response names, percent-encoded as in a request; empty
+    /// if the file is outside the folder. X-Accel-Redirect contains this path; X-Sendfile contains it after the
+    /// folder's own path.
     pub fn path(&self, head: &UpstreamHead) -> Option<Vec<u8>> {
         if let Some(path) = head.values("x-accel-redirect").next() {
             let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());

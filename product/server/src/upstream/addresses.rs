@@ -1,5 +1,5 @@
-//! The addresses of a group of upstreams: fixed ones from the configuration, and addresses of names, which may change with
-//! each lookup.
+//! The addresses of a group of upstreams: fixed ones from the configuration, and the addresses of names, which may
+//! change with each lookup.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -24,13 +24,13 @@ enum Source {
 }
 
 impl Addresses {
-    /// A single upstream at this address.
+    /// Creates the addresses of a single upstream.
     pub fn of(endpoint: Endpoint) -> Addresses {
         Addresses { now: RwLock::new([endpoint.clone()].into()), sources: vec![Source::Fixed(endpoint)] }
     }
 
-    /// The upstreams of a configuration, with the addresses of names as far as they are known. `tls_name` is the name
-    /// in certificates, if it is not the host.
+    /// Creates the upstreams of a configuration, with the currently known addresses of names. `tls_name` is the name in
+    /// their certificates if that is not the host.
     pub fn of_all(
         to: &[UpstreamAddress],
         tls_name: Option<&str>,
@@ -43,12 +43,12 @@ impl Addresses {
         addresses
     }
 
-    /// The addresses known now; empty if no name has an address.
+    /// The addresses known now; empty if no name has an address yet.
     pub fn now(&self) -> Arc<[Endpoint]> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The names among them.
+    /// The names among the upstreams.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.sources.iter().filter_map(|source| match source {
             Source::Fixed(_) => None,
@@ -56,7 +56,7 @@ impl Addresses {
         })
     }
 
-    /// Updates the addresses of its names; returns whether they have changed.
+    /// Updates the addresses of the names. Returns whether they have changed.
     pub fn renew(&self, names: &Names) -> bool {
         let endpoints: Arc<[Endpoint]> = self.sources.iter().flat_map(|source| source.endpoints(names)).collect();
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl Source {
 }
 
 impl Endpoint {
-    /// An endpoint at a TCP port; `tls` holds the name in its certificate and the connector that verifies it.
+    /// Creates an endpoint at a TCP port. `tls` holds the name in its certificate and the connector that verifies it.
     fn new(
         version: config::UpstreamVersion,
         address: std::net::SocketAddr,

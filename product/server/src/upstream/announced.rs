@@ -1,20 +1,20 @@
-//! The client that a connection to an upstream is announced for.
+//! The client that a connection to an upstream announces with the PROXY protocol.
 
 use std::net::SocketAddr;
 
 use http::proxy_header::encode_proxy_header;
 
-/// The beginning of the connection: it serves only transfers that announce the same.
+/// The announcement at the beginning of a connection. The connection serves only transfers with the same announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// The connection begins with the first request.
+    /// Nothing is announced: the connection begins with the first request.
     Nobody,
     Ourselves,
     Client(SocketAddr),
 }
 
 impl Announced {
-    /// Returns the header of the PROXY protocol, or nothing without one.
+    /// Returns the header of the PROXY protocol; empty if nothing is announced.
     pub fn preface(self) -> Vec<u8> {
         let mut preface = Vec::new();
         match self {

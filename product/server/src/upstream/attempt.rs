@@ -1,52 +1,54 @@
-//! The last connection on which a request was tried, how far it got there, and whether it may be tried on another.
+//! The last connection on which a request was tried, the progress of the request on it, and whether the request may be
+//! tried on another.
 
 use units::Nanos;
 
 use super::Fault;
 use super::request::Outbound;
 
-/// The maximum number of connections tried for one request, if it may be sent again. Those that got nothing of it,
-/// those that were crowded, and those that their upstream left, have bounds of their own.
+/// The maximum number of connections tried for one request that may be sent again. Connections that could not be made,
+/// that were crowded, or that their upstream left do not count; they have bounds of their own.
 const ATTEMPTS_MAX: u32 = 3;
-/// The maximum number of crowded connections tried for one request: after the first, the limit of their upstream is
+/// The maximum number of crowded connections tried for one request. After the first, the limit of their upstream is
 /// known.
 const CROWDED_MAX: u32 = 8;
 /// The maximum number of connections tried for one request that their upstreams left before it. An upstream that takes
-/// 20 requests on a connection (`keepalive_requests` of nginx) refuses 80 of the 100 that may be there; with as many
-/// after each, one in five gets through, and one in a million is refused 64 times.
+/// 20 requests on a connection (`keepalive_requests` of nginx) refuses 80 of the 100 that a connection may carry. If as
+/// many follow on each next connection, one in five gets through each time, and one in a million is refused 64 times.
 const LEFT_MAX: u32 = 64;
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Attempt {
-    /// Counted from 1; 0 before the first.
+    /// The number of the attempt, counted from 1; 0 before the first.
     number: u32,
-    /// Earlier attempts that are not counted: no connection could be made.
+    /// The number of earlier attempts that do not count because no connection could be made.
     unconnected: u32,
-    /// Earlier attempts that are not counted: the upstream was sent more requests than it takes at once.
+    /// The number of earlier attempts that do not count because the upstream was sent more requests than it takes at a
+    /// time.
     crowded: u32,
-    /// Earlier attempts that are not counted: the upstream left the connection before the request.
+    /// The number of earlier attempts that do not count because the upstream left the connection before the request.
     left: u32,
-    /// The connection was made for it.
+    /// The connection was made for this request.
     is_new: bool,
-    /// When the request got its connection, or began to make it.
+    /// The instant at which the request got its connection, or began to make it.
     pub begun_at: Option<Nanos>,
-    /// When a new connection took the first byte.
+    /// The instant at which a new connection took the first byte.
     pub connected_at: Option<Nanos>,
-    /// When the first byte of the response arrived.
+    /// The instant at which the first byte of the response arrived.
     pub first_byte_at: Option<Nanos>,
 }
 
 impl Attempt {
-    /// Returns the next attempt, on a new connection or one that was idle.
+    /// Returns the next attempt, on a new or an idle connection.
     pub fn next(&self, now: Nanos, is_new: bool) -> Attempt {
         let Attempt { number, unconnected, crowded, left, .. } = *self;
         let begun_at = Some(now);
         Attempt { number: number + 1, unconnected, crowded, left, is_new, begun_at, ..Attempt::default() }
     }
 
-    /// Returns whether a request of whose response nothing has come may be sent again over another connection after this
-    /// fault. It cannot have been processed if none of it was sent, or its upstream reports so; an idle connection may
-    /// have been closed before the request arrived.
+    /// Returns whether a request without any response so far may be sent again over another connection after this
+    /// fault. The upstream cannot have processed it if none of it was sent, or if the upstream reports so. An idle
+    /// connection may have been closed before the request arrived.
     pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         let may_do_no_harm = match fault {
             Fault::Refused | Fault::Crowded | Fault::Left => !request.has_forgotten(),
@@ -59,7 +61,7 @@ impl Attempt {
         may_do_no_harm && !request.is_refused && !self.is_last(fault, request, endpoints)
     }
 
-    /// Returns true if no connection could be made, so that nothing of the request has left.
+    /// Returns true if no connection could be made, so that no byte of the request has left.
     pub(super) fn is_unconnected(&self, fault: &Fault, request: &Outbound) -> bool {
         self.is_new && request.is_unsent() && !fault.is_refusal()
     }
@@ -110,7 +112,7 @@ mod tests {
         Outbound::new(b"HEAD".to_vec().into(), Method::Post, BodyLength::None, &Account::default())
     }
 
-    /// Returns how many attempts there are if all fail with this.
+    /// Returns the number of attempts if each of them fails with this fault.
     fn attempts(fault: &Fault, endpoints: usize) -> usize {
         let (mut attempt, request) = (Attempt::default(), request());
         for made in 1.. {

@@ -1,4 +1,4 @@
-//! The destination of a response's body: the pipe of a response that has not begun, or of one that is being sent.
+//! The destination of a response's body: the pipe of a response that is not being sent yet, or of one that is.
 
 use http::http1::upstream::Framing;
 use http::{Length, Trailers};
@@ -6,17 +6,17 @@ use units::memory::Account;
 
 use crate::body::{PIPE_BYTES_MAX, Pipe};
 
-/// Takes a response's body as far as there is room.
+/// A destination that takes bytes of a response's body within its room.
 pub trait BodySink {
-    /// The number of bytes that may be pushed; `None` if they are not wanted any more.
+    /// The number of bytes that may be pushed; `None` if no more are wanted.
     fn room(&mut self) -> Option<usize>;
-    /// Takes bytes, which must not exceed the room. Returns false if they are not wanted any more.
+    /// Takes bytes, which must not exceed the room. Returns false if no more are wanted.
     fn push(&mut self, bytes: &[u8]) -> bool;
     /// Ends the body, with these trailers.
     fn finish(&mut self, trailers: Option<Box<Trailers>>);
-    /// Returns true if there would be room if the rest of the connection held less memory.
+    /// Returns true if only the memory of the connection's other responses limits the room.
     fn waits_for_memory(&mut self) -> bool;
-    /// Returns true if there will be room once a disk has written what is queued.
+    /// Returns true if there will be room once a disk has written the queued bytes.
     fn waits_for_disk(&mut self) -> bool {
         false
     }
@@ -40,8 +40,8 @@ impl BodySink for Pipe {
     }
 }
 
-/// Creates the pipe for a response whose body has this framing; `None` if it has no body. Its memory is counted in
-/// `account`.
+/// Creates the pipe for a response whose body has this framing, and counts its memory in `account`; `None` if the
+/// response has no body.
 pub fn pipe_of(framing: Framing, account: &Account) -> Option<Pipe> {
     let length = match framing {
         Framing::None => return None,

@@ -1,5 +1,5 @@
-//! Places of an upstream that responses hold while their clients take them: the upstream has made them, and could
-//! answer others.
+//! Places of an upstream that responses hold while their clients receive them. The upstream has already made these
+//! responses and could answer other requests.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
 impl<N: Net> Upstreams<N> {
-    /// Returns true if this transfer waits for its client, and with it half of its upstream's places or more.
+    /// Returns true if this transfer waits for its client, and such transfers hold at least half of the upstream's
+    /// places, or as many places as one client may have.
     pub fn is_crowded(&self, at: usize) -> bool {
         let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
         self.peers[transfer.peer].places.is_crowded(transfer.group.bounds)
     }
 
-    /// The transfers that wait like this one at its upstream, the largest response first, among equals the one that
-    /// began first.
+    /// The transfers that, like this one, wait for their clients while holding a place at its upstream. The largest
+    /// response comes first, among equals the transfer that began first.
     pub fn held_with(&self, at: usize) -> Vec<usize> {
         let Some(peer) = self.transfers.get(at).map(|transfer| transfer.peer) else { return Vec::new() };
         let is_beside = |at: &usize| self.transfers[*at].is_held() && self.transfers[*at].peer == peer;
@@ -26,20 +27,20 @@ impl<N: Net> Upstreams<N> {
         held
     }
 
-    /// The exchange of a response that is being sent, and the disk space that it may use.
+    /// The exchange of a response that is being sent, and the disk space that the response may use.
     pub fn spooling(&self, at: usize) -> Option<(ExchangeId, Arc<Room>)> {
         let transfer = self.transfers.get(at).filter(|transfer| transfer.is_sending)?;
         Some((transfer.exchange, transfer.group.spool.clone()?))
     }
 
-    /// Records that the transfer does not wait for its client any more.
+    /// Records that the transfer no longer waits for its client.
     pub fn let_go(&mut self, at: usize) {
         if let Some(transfer) = self.transfers.get_mut(at) {
             self.peers[transfer.peer].places.on_held(transfer.let_go(), false);
         }
     }
 
-    /// Returns one held transfer of each upstream that is crowded, for [`Upstreams::held_with`].
+    /// Returns one transfer that waits for its client for each crowded upstream, for [`Upstreams::held_with`].
     pub fn crowded(&self) -> Vec<usize> {
         let mut found: Vec<usize> = Vec::new();
         for at in self.transfers.iter().map(|(at, _)| at) {

@@ -4,7 +4,7 @@ use units::Nanos;
 
 use crate::clock::{ClientClock, ClientTime};
 
-/// An instant on the clients' clock: an upstream, too, is not late because this process did not run.
+/// A deadline on the clients' clock, so that upstreams, too, are not considered late while this process does not run.
 #[derive(Debug)]
 pub struct Deadline {
     clock: ClientClock,
@@ -18,7 +18,7 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Goes by this clock from now on.
+    /// Uses this clock from now on.
     pub fn keep_by(&mut self, clock: &ClientClock) {
         self.clock = clock.clone();
     }
@@ -32,7 +32,7 @@ impl Deadline {
         self.at = self.at.min(self.clock.at(now) + span);
     }
 
-    /// Waits without a limit.
+    /// Removes the time limit.
     pub fn clear(&mut self) {
         self.at = ClientTime::NEVER;
     }

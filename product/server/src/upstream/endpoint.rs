@@ -1,4 +1,4 @@
-//! The addresses of upstreams, their health checks, and the tokens by which their events are known.
+//! The addresses of upstreams, their health checks, and the tokens that identify their events.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use units::Nanos;
 /// The first token of connections to upstreams: above the tokens of clients, and below the worker's own.
 pub const TOKENS: u64 = (u32::MAX as u64) << 32;
 
-/// An address at which an upstream listens, and what it speaks there.
+/// An address at which an upstream listens, and its protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     pub version: UpstreamVersion,
@@ -29,7 +29,7 @@ pub enum EndpointAddress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsEndpoint {
     pub address: SocketAddr,
-    /// The name in its certificate.
+    /// The name in the endpoint's certificate.
     pub name: String,
     pub connector: Connector,
 }
@@ -45,6 +45,6 @@ impl Hash for TlsEndpoint {
 pub struct HealthCheck {
     pub path: String,
     pub every: Nanos,
-    /// The time after which an upstream that came back has its whole share.
+    /// The time after which an upstream that is healthy again has its whole share.
     pub slow_start: Nanos,
 }

@@ -1,4 +1,4 @@
-//! FastCGI: which script a responder runs, and its response in the form of an upstream that speaks HTTP/1.1.
+//! FastCGI: the script that a responder runs, and its response converted to the form of an HTTP/1.1 upstream's.
 
 use config::Pattern;
 use http::fastcgi::Decoder;
@@ -7,15 +7,15 @@ use units::memory::{Account, Charge};
 
 use super::Fault;
 
-/// The bytes by which a head gets longer, with the status line and the fields of a connection.
+/// The number of bytes that the status line and the fields of a connection add to a head.
 const HEAD_ADDED_BYTES: usize = 96;
 
-/// The scripts of a site, as their responder is told of them.
+/// The scripts of a site, as described to their responder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scripts {
     /// The folder of the site, absolute.
     pub root: Vec<u8>,
-    /// Paths below it whose scripts do not run.
+    /// The paths below the folder whose scripts must not run.
     pub except: Vec<Pattern>,
     /// Connections carry several requests, one after the other.
     pub keeps_connections: bool,
@@ -28,29 +28,29 @@ impl Scripts {
     }
 }
 
-/// A script to run for a request: a file beneath the root of its site, which was there a moment ago.
+/// A script to run for a request: a file beneath the root of its site, which existed a moment ago.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its path below the root, with a leading slash.
+    /// The script's path below the root, with a leading slash.
     pub name: Vec<u8>,
     /// The rest of the request's path after the script, decoded.
     pub path_info: Vec<u8>,
 }
 
-/// The bytes that have arrived from a responder, decoded. It holds no more than one read of its socket, and a head.
+/// The decoded bytes that have arrived from a responder. They are no more than one read of its socket, and a head.
 #[derive(Debug)]
 pub struct Inflow {
     decoder: Decoder,
     ready: Vec<u8>,
-    /// The number of `ready` bytes that were taken.
+    /// The number of bytes of `ready` that were taken.
     at: usize,
     fault: Option<UpstreamFault>,
-    /// The memory of all of it.
+    /// The memory of the whole value.
     charge: Charge,
 }
 
 impl Inflow {
-    /// Creates the state before an answer, whose memory is counted in `account`.
+    /// Creates the state before an answer, and counts its memory in `account`.
     pub fn new(decoder: Decoder, account: &Account) -> Inflow {
         let charge = Charge::new(account, 0);
         Inflow { decoder, ready: Vec::new(), at: 0, fault: None, charge }
@@ -59,7 +59,7 @@ impl Inflow {
     /// Decodes bytes that have arrived. A fault is kept until [`Inflow::take`] has returned the bytes before it.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.fault.is_none() {
-            // Chunks have shorter heads than records.
+            // The heads of chunks are shorter than those of records.
             self.ready.reserve(bytes.len() + HEAD_ADDED_BYTES);
             self.fault = self.decoder.decode(bytes, &mut self.ready).err();
         }
@@ -70,7 +70,7 @@ impl Inflow {
         self.charge.set(self.ready.capacity() + self.decoder.memory_bytes());
     }
 
-    /// Moves decoded bytes, and returns how many.
+    /// Moves decoded bytes into `into`, and returns their number.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         let rest = &self.ready[self.at..];
         let bytes = rest.len().min(into.len());
@@ -86,12 +86,12 @@ impl Inflow {
         }
     }
 
-    /// Returns true if the whole answer was taken: the connection may carry another request.
+    /// Returns true if the whole answer was taken, so that the connection may carry another request.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done() && self.ready.is_empty() && self.fault.is_none()
     }
 
-    /// Takes what the program has written to its error stream, as one line.
+    /// Takes the text that the program has written to its error stream, as one line.
     pub fn take_said(&mut self) -> Option<String> {
         let said = self.decoder.take_said();
         let said: String =

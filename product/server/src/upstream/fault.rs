@@ -1,4 +1,4 @@
-//! The reasons for which an upstream does not answer, as a status for the client and as words for the error log.
+//! The reasons why an upstream does not answer, as a status for the client and as words for the error log.
 
 use std::fmt;
 use std::io;
@@ -16,33 +16,33 @@ pub enum Fault {
     /// The connection broke, or ended before the response did.
     Broken(Arc<io::Error>),
     Closed,
-    /// TLS with it failed.
+    /// The TLS connection to the upstream failed.
     Tls(String),
     /// The response is invalid.
     Wrong(UpstreamFault),
     /// The upstream reports that it has not processed the request.
     Refused,
-    /// The upstream has refused the request because it had got more of them than it takes at once.
+    /// The upstream has refused the request because it had received more requests than it takes at a time.
     Crowded,
-    /// The upstream has left the connection after other requests, without having processed this one.
+    /// The upstream has left the connection after other requests, without processing this one.
     Left,
     /// The upstream has reset the stream, with this HTTP/2 error code.
     Reset(u32),
-    /// The bytes it sends are not HTTP/2.
+    /// The bytes that the upstream sends are not HTTP/2.
     Http2(String),
-    /// No connection, or no byte, for too long.
+    /// No connection was made, or no byte arrived, for too long.
     TooSlow(&'static str),
-    /// The maximum number of requests wait for it, of all clients or of this one.
+    /// The maximum number of requests wait for the upstream, of all clients or of this one.
     Busy,
     /// The upstream has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
     /// The client has sent a larger body than it may.
     TooLarge,
-    /// The client has not said the length of a body that is too large to be gathered.
+    /// The client has not announced the length of a body that is too large to be gathered.
     Unmeasured,
-    /// The memory of connections has no room for a body that has to be gathered.
+    /// The memory for connections has no room for a body that has to be gathered.
     NoMemory,
-    /// The upstream and all others of its proxy have failed their health checks.
+    /// All upstreams of the proxy have failed their health checks.
     Down,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The error's text without its number.
+/// Returns the error's text without its number.
 fn words(error: &io::Error) -> String {
     units::plain(&error.to_string()).to_lowercase()
 }

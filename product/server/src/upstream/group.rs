@@ -1,4 +1,4 @@
-//! The group of upstreams to which requests of a path are passed on, as configured.
+//! The group of upstreams to which the requests for a path are passed on, as configured.
 
 use std::fmt;
 use std::io;
@@ -22,55 +22,57 @@ use crate::disk::Room;
 /// Upstreams that answer the same requests.
 #[derive(Debug)]
 pub struct Group {
-    /// The site they belong to, under which the sizes of its responses are learned.
+    /// The site to which the upstreams belong. The sizes of their responses are learned under it.
     pub site: String,
-    /// All of one version; a name with several addresses counts as several upstreams.
+    /// The addresses of the upstreams. All speak the same version of HTTP; a name with several addresses counts as
+    /// several upstreams.
     pub addresses: Addresses,
     pub version: UpstreamVersion,
-    /// The scheme of the connections to its upstreams.
+    /// The scheme of the connections to the upstreams.
     pub scheme: &'static str,
-    /// The changes and bounds of requests before they get them.
+    /// The changes and bounds of requests that apply before the upstreams get them.
     pub request: ProxyRequest,
-    /// The Host that they receive instead of the client's.
+    /// The Host that the upstreams receive instead of the client's.
     pub host: Option<String>,
-    /// The Host of a request that has none.
+    /// The Host that the upstreams receive if the client's request has none.
     pub authority: String,
-    /// The limits of concurrent requests to each.
+    /// The limits of concurrent requests to each upstream.
     pub bounds: Bounds,
-    /// The maximum number of concurrent tunnels to each.
+    /// The maximum number of concurrent tunnels to each upstream.
     pub tunnels_max: u32,
-    /// A request takes its place only when its body, or the beginning of it, has arrived.
+    /// A request takes its place at an upstream only when its body, or the beginning of its body, has arrived.
     pub buffers_requests: bool,
-    /// Clients that have shut their sending side may still be reading.
+    /// Clients that have shut their sending side are served to the end, because they may still be reading.
     pub ignores_client_abort: bool,
     pub connect_timeout: Nanos,
     /// The maximum time between two bytes of a response.
     pub read_timeout: Nanos,
-    /// Disk space for responses that wait for their clients; `None` keeps them in memory.
+    /// The disk space for responses that wait for their clients; `None` keeps them in memory.
     pub spool: Option<Arc<Room>>,
     /// The files that upstreams may name in place of a body.
     pub files: Option<NamedFiles>,
-    /// The health check; `None` means that none is made.
+    /// The health check; `None` disables it.
     pub health: Option<HealthCheck>,
-    /// Their connections begin with the address of the client that they are for (PROXY protocol).
+    /// Connections to the upstreams begin with the address of the client whose request they carry (PROXY protocol).
     pub tells_client: bool,
-    /// Their errors for which the site has a page, which takes the place of theirs.
+    /// The error statuses for which the site's page replaces the upstream's response.
     pub intercepted: Vec<Statuses>,
-    /// The scripts that they run, if they speak FastCGI.
+    /// The scripts that the upstreams run, if they speak FastCGI.
     pub scripts: Option<Scripts>,
 }
 
-/// A request for upstreams.
+/// A request to be passed on to upstreams.
 #[derive(Debug)]
 pub struct PassOn {
     pub group: Arc<Group>,
-    /// The fields that it has in place of the client's, or without.
+    /// The fields that are set or removed before the request is passed on.
     pub changes: Vec<FieldChange>,
-    /// The script that they run for it, if they speak FastCGI.
+    /// The script that the upstreams run for the request, if they speak FastCGI.
     pub run: Option<Box<Run>>,
 }
 
-/// Returns the connector that trusts the authorities in this file, or the system's.
+/// A function that returns the connector that trusts the authorities in this file, or the system's authorities without
+/// one.
 pub type Trust<'t> = dyn Fn(Option<&Path>) -> Result<Connector, RootsError> + 't;
 
 /// The reason why upstreams cannot be set up.
@@ -81,30 +83,30 @@ pub enum GroupError {
 }
 
 impl Group {
-    /// The route of a request, as far as the request determines it; its response determines the rest.
+    /// Returns the route of a request, with the parts that the request determines; the response determines the others.
     pub fn route<'r>(&'r self, request: &'r Request<'r>) -> Route<'r> {
         let (site, method) = (self.site.as_bytes(), request.method.token());
         Route { site, method, path: request.path, ..Route::default() }
     }
 
-    /// The path that its upstreams get for this one.
+    /// Returns the path that the upstreams receive for this path of a request.
     pub fn path_for<'r>(&self, path: &'r [u8]) -> &'r [u8] {
         let prefix = self.request.strip_prefix.as_deref();
         prefix.and_then(|prefix| http::strip_prefix(path, prefix.as_bytes())).unwrap_or(path)
     }
 
-    /// Returns true if a request announces a larger body than it may have.
+    /// Returns true if a request announces a larger body than is allowed.
     pub fn refuses_body(&self, body: BodyLength) -> bool {
         let announced = if let BodyLength::Known(length) = body { length.bytes() } else { 0 };
         self.request.max_body_bytes.is_some_and(|bytes_max| announced > bytes_max)
     }
 
-    /// Returns true if its upstreams speak HTTP/2.
+    /// Returns true if the upstreams speak HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.version == UpstreamVersion::Http2
     }
 
-    /// Returns true if a page of the site takes the place of a response with this status.
+    /// Returns true if a page of the site replaces a response with this status.
     pub fn intercepts(&self, status: http::Status) -> bool {
         self.intercepted.iter().any(|statuses| statuses.has(status.0))
     }
@@ -114,7 +116,7 @@ impl Group {
         self.addresses.now()
     }
 
-    /// Creates a group without files, and with the addresses of names as far as they are known. Its disk space is a
+    /// Creates a group without files, and with the currently known addresses of names. The disk space of the group is a
     /// part of `spool`.
     pub fn new(
         site: &str,
@@ -152,8 +154,8 @@ impl Group {
         })
     }
 
-    /// Creates a group of one upstream for health checks: a check takes no place from others, and no longer
-    /// than connecting may.
+    /// Creates a group of one upstream for health checks. A check takes no place from other requests, and may last no
+    /// longer than connecting.
     pub fn probing(&self, endpoint: &Endpoint) -> Group {
         Group {
             site: self.site.clone(),
@@ -189,7 +191,7 @@ impl Endpoint {
         self.version == UpstreamVersion::Http2
     }
 
-    /// Creates the TLS session of a connection to it, if it speaks TLS.
+    /// Creates the TLS session of a connection to this endpoint, if it speaks TLS.
     pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
         let EndpointAddress::Tls(TlsEndpoint { name, connector, .. }) = &self.address else { return Ok(None) };
         let session = match self.version {

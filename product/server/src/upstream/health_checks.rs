@@ -1,9 +1,9 @@
 //! Health checks of upstreams, by a request to each every few seconds. An upstream that cannot be reached, does not
-//! answer or answers with an error gets no requests until it is healthy again. Then its share grows gradually, as its
-//! caches and connections fill.
+//! answer or answers with an error gets no requests until it is healthy again. Then its share of the requests grows
+//! gradually, while its caches and connections fill.
 //!
-//! Each event loop checks for itself. Two equal results in a row make a change, so that a single lost one makes none;
-//! HAProxy and nginx use two or three.
+//! Each event loop makes its own checks. Two equal results in a row change the state, so that a single lost request
+//! does not; HAProxy and nginx use two or three.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -19,7 +19,7 @@ use crate::exchange_id::ExchangeId;
 
 /// The number of successive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
-/// The minimum share that an upstream takes that has just come back.
+/// The minimum share of an upstream that has just become healthy again, in thousandths.
 const SHARE_PERMILLE_MIN: u64 = 100;
 
 /// The upstreams that are checked, by address. If several proxies have the same upstream, the check of the first
@@ -35,10 +35,10 @@ pub struct Checks {
 
 #[derive(Debug)]
 struct Checked {
-    /// Upstreams that were added earlier are checked earlier.
+    /// The number of the upstream: those that were added earlier are checked earlier.
     number: u64,
     check: HealthCheck,
-    /// A group of this upstream alone.
+    /// A group that contains only this upstream.
     group: Arc<Group>,
     health: Health,
     is_wanted: bool,
@@ -51,12 +51,12 @@ struct Health {
     is_down: bool,
     /// The number of successive results that contradict the state.
     contrary: u8,
-    /// When it came back.
+    /// The instant at which the upstream became healthy again.
     up_at: Option<Nanos>,
 }
 
 impl Checks {
-    /// Checks the upstreams of the given groups from now on; the state of all others is dropped.
+    /// Checks the upstreams of the given groups from now on, and drops the state of all others.
     pub fn watch<'g>(&mut self, groups: impl Iterator<Item = &'g Arc<Group>>) {
         self.by_endpoint.values_mut().for_each(|checked| checked.is_wanted = false);
         for group in groups {
@@ -88,7 +88,7 @@ impl Checks {
         requests
     }
 
-    /// Records the result of a check; returns a line for the log if it changes the state of the upstream.
+    /// Records the result of a check. Returns a line for the log if the result changes the state of the upstream.
     pub fn on_result(&mut self, now: Nanos, group: &Group, result: Result<Status, Fault>) -> Option<String> {
         let endpoints = group.endpoints();
         let endpoint = endpoints.first()?;
@@ -106,7 +106,7 @@ impl Checks {
         self.by_endpoint.get(endpoint).is_some_and(|checked| checked.health.is_down)
     }
 
-    /// The share that an upstream takes now, in thousandths.
+    /// The share of requests that an upstream gets now, in thousandths.
     pub fn share_permille(&self, now: Nanos, endpoint: &Endpoint) -> u64 {
         let share = |checked: &Checked| checked.health.share_permille(now, checked.check.slow_start);
         self.by_endpoint.get(endpoint).map_or(1000, share)
@@ -155,7 +155,7 @@ impl Health {
         !self.is_asked && now >= self.due_at
     }
 
-    /// Records a result; returns whether the state has changed.
+    /// Records a result. Returns whether the state has changed.
     fn on_result(&mut self, now: Nanos, every: Nanos, is_well: bool) -> bool {
         (self.is_asked, self.due_at) = (false, now + every);
         self.contrary = if is_well == self.is_down { self.contrary + 1 } else { 0 };

@@ -1,4 +1,4 @@
-//! Knowledge about upstreams: the sizes of their responses, and how long they take to make them.
+//! Knowledge about upstreams: the sizes of their responses, and the time that they take to make them.
 
 use std::sync::Arc;
 
@@ -20,16 +20,17 @@ pub struct RoutesStatus {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteStatus {
-    /// The sizes of its responses.
+    /// The sizes of the route's responses.
     pub sizes: Row,
-    /// The mean duration of its requests; `None` while too little is known.
+    /// The mean duration of the route's requests; `None` while too little is known.
     pub service: Option<Nanos>,
 }
 
 /// The maximum number of routes in one status, which then stays below 128 KB as JSON.
 pub const ROUTES_TOLD_MAX: usize = 256;
 
-/// The maximum number of coded responses under way from which is learned; more at once are of few routes.
+/// The maximum number of compressed responses under way that are tracked for learning. More of them at a time belong to
+/// few routes.
 const CODED_MAX: usize = 1024;
 
 /// The prediction of a route for the size of a response, if enough is known.
@@ -40,16 +41,16 @@ pub struct Prediction {
     pub quantile: Option<f64>,
 }
 
-/// A response that is coded on its way.
+/// A response that is compressed on its way.
 #[derive(Debug)]
 pub struct CodedBody {
-    /// The length that its upstream announced.
+    /// The length that the upstream announced.
     pub length: Option<u64>,
     pub tally: Arc<Tally>,
 }
 
 impl<N: Net> Upstreams<N> {
-    /// The distribution of sizes of similar responses, for one whose size is not known.
+    /// The distribution of sizes of similar responses, for a response whose size is not known.
     pub fn curve(&mut self, at: usize, coded: Option<&CodedBody>) -> Option<Arc<Curve>> {
         let route = self.transfers.get(at)?.route?;
         match coded {
@@ -58,7 +59,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Learns from a response that is coded on its way, when it has ended.
+    /// Registers a response that is compressed on its way, to learn from it when it has ended.
     pub fn learn_from(&mut self, at: usize, coded: CodedBody) {
         let route = self.transfers.get(at).and_then(|transfer| transfer.route);
         route.into_iter().for_each(|route| self.learned.begin_coded(route, coded.tally.clone()));
@@ -82,13 +83,13 @@ impl<N: Net> Upstreams<N> {
 pub struct Learned {
     pub routes: Routes,
     pub services: ServiceTimes,
-    /// Responses that are being coded, with their routes.
+    /// The responses that are being compressed, with their routes.
     coded: Vec<(RouteKey, Arc<Tally>)>,
 }
 
 impl Learned {
-    /// Learns from a transfer that has ended, with its complete response or without. Returns the quantile of the size
-    /// of a complete one, by what was known before.
+    /// Learns from a transfer that has ended, with a complete response or without. Returns the quantile of a complete
+    /// response's size in the distribution known before.
     pub fn note(&mut self, transfer: &Transfer, now: Nanos, is_whole: bool) -> Option<f64> {
         if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
             self.services.note(route, took);
@@ -101,14 +102,14 @@ impl Learned {
         None
     }
 
-    /// Learns the ratio of a coded response at its end, unless too many are under way.
+    /// Registers a compressed response, so that its ratio is learned at its end, unless too many are under way.
     fn begin_coded(&mut self, route: RouteKey, tally: Arc<Tally>) {
         if self.coded.len() < CODED_MAX {
             self.coded.push((route, tally));
         }
     }
 
-    /// Learns from the coded responses that have ended since. Those of others are gone with their bodies.
+    /// Learns from the compressed responses that have ended since the last call. Responses that were cut are dropped.
     pub fn learn_ratios(&mut self) {
         let routes = &mut self.routes;
         self.coded.retain(|(route, tally)| match tally.whole() {

@@ -1,9 +1,9 @@
-//! Requests that other servers answer: connections to upstreams, and their requests and responses.
+//! Requests that other servers answer: the connections to upstreams, and the requests and responses on them.
 //!
-//! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, then for a
-//! place if as many are under way as its [`Group`] allows. Then it has a connection of its own over HTTP/1.1, an idle
-//! or a new one, or a stream over HTTP/2. The worker provides the clock, the sockets' readiness and the response's body
-//! ([`BodySink`]).
+//! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, and then
+//! for a place if as many requests are under way as its [`Group`] allows. Then it has an HTTP/1.1 connection to itself,
+//! an idle or a new one, or a stream over HTTP/2. The worker provides the clock, the sockets' readiness and the
+//! destination of the response's body ([`BodySink`]).
 
 mod accel_redirect;
 mod addresses;
@@ -75,17 +75,17 @@ use crate::net::Net;
 
 pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
-    /// The clock of their deadlines.
+    /// The clock of the transfers' deadlines.
     clock: ClientClock,
-    /// The transfers by the exchange they are for.
+    /// The transfers, by the exchanges they belong to.
     by_exchange: HashMap<ExchangeId, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
     pub learned: Learned,
     pub checks: Checks,
-    /// Exchanges of transfers that may continue, because something has happened to a connection that they share.
+    /// The exchanges of transfers that may continue, because of an event on a shared connection.
     stirred: Vec<ExchangeId>,
-    /// Lines of programs' error streams, with their upstreams.
+    /// The lines of programs' error streams, with the names of their upstreams.
     said: Vec<(Arc<str>, String)>,
 }
 
@@ -105,12 +105,12 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Sets the limits of responses on connections that are yet to be made.
+    /// Sets the limits of responses on new connections.
     pub fn set_limits(&mut self, limits: ResponseLimits) {
         self.connections.limits = limits;
     }
 
-    /// Begins a transfer, or lets it wait for a place or for the body of its request.
+    /// Begins a transfer, or makes it wait for a place or for the body of its request.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, Arc<str>)> {
         transfer.queued.turn.since = now;
         transfer.deadline.keep_by(&self.clock);
@@ -126,7 +126,7 @@ impl<N: Net> Upstreams<N> {
         })
     }
 
-    /// Begins at one upstream after the other, as long as they refuse at once.
+    /// Begins a transfer at one upstream after another, as long as each fails immediately.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         if self.transfers[at].outbound.is_unmeasured() {
             return Err(self.transfers[at].too_large_to_gather());
@@ -147,7 +147,7 @@ impl<N: Net> Upstreams<N> {
         begun
     }
 
-    /// Begins at the chosen upstream: with the place it has, with a new one, or by waiting for one.
+    /// Begins a transfer at the chosen upstream: with the place it has, with a new one, or by waiting for one.
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         if transfer.queued.hold == Hold::Nothing && !transfer.is_probe() {
@@ -167,7 +167,7 @@ impl<N: Net> Upstreams<N> {
         connected.inspect_err(|_| self.give_place_back(at))
     }
 
-    /// Gives a transfer that is under way a connection: one that has room, or a new one.
+    /// Gives a connection to a transfer that has a place: one that has room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let (peer, announced) = (self.transfers[at].peer, self.transfers[at].client.announced);
         if self.peers[peer].endpoint.is_http2() {
@@ -195,7 +195,7 @@ impl<N: Net> Upstreams<N> {
         Ok(())
     }
 
-    /// Returns an idle HTTP/1.1 connection for a transfer; those that are old or not quiet are closed.
+    /// Returns an idle HTTP/1.1 connection for a transfer. Closes those that are too old or have received bytes.
     fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
         let is_repeatable = self.transfers[at].outbound.is_repeatable;
         while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
@@ -207,8 +207,8 @@ impl<N: Net> Upstreams<N> {
         None
     }
 
-    /// Handles an event of a connection; returns the transfer that continues. Others are returned by
-    /// [`Upstreams::release`].
+    /// Handles an event of a connection and returns the transfer that continues. If several continue,
+    /// [`Upstreams::release`] returns them.
     pub fn on_ready(&mut self, net: &N, now: Nanos, connection: usize, flags: EventFlags) -> Option<usize> {
         match self.connections.on_ready(now, connection, flags) {
             Told::Nothing => {}
@@ -219,16 +219,16 @@ impl<N: Net> Upstreams<N> {
         None
     }
 
-    /// Records that something has happened to a connection of several transfers.
+    /// Records an event of a connection with several transfers.
     fn stir(&mut self, connection: usize) {
         let transfers = &self.transfers;
         let stirred = self.connections.stirred(connection, |at| transfers[at].outbound.has_unsent());
         self.stirred.extend(stirred.into_iter().map(|at| transfers[at].exchange));
     }
 
-    /// Returns the transfer for an exchange, while one exists.
+    /// Returns the transfer for an exchange, if one exists.
     pub fn of(&self, exchange: ExchangeId) -> Option<usize> {
-        // Most servers have none.
+        // Most servers have no transfers.
         if self.by_exchange.is_empty() { None } else { self.by_exchange.get(&exchange).copied() }
     }
 
@@ -273,7 +273,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Begins a transfer if enough of its request has arrived; returns the fault if it cannot.
+    /// Begins a transfer if enough of its request has arrived. Returns the fault if it cannot begin.
     fn begin_gathered(&mut self, net: &N, now: Nanos, at: usize) -> Option<Fault> {
         let transfer = self.transfers.get_mut(at)?;
         if transfer.is_gathering() {
@@ -284,7 +284,7 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// Begins a change of protocol: the transfer takes a tunnel's place and gives its request's place back. Returns
-    /// false if there is none.
+    /// false if no tunnel's place is free.
     fn begin_tunnel(&mut self, at: usize) -> bool {
         let transfer = &self.transfers[at];
         let (client, tunnels_max) = (transfer.queued.turn.client, transfer.group.tunnels_max);
@@ -296,7 +296,7 @@ impl<N: Net> Upstreams<N> {
         has_place
     }
 
-    /// Takes the connection from a transfer; it is kept if it can be reused.
+    /// Takes the connection from a transfer, and keeps it if it can be reused.
     fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let transfer = &mut self.transfers[at];
         let is_kept = self.connections.leave(net, transfer, at, now, is_whole);
@@ -324,7 +324,7 @@ impl<N: Net> Upstreams<N> {
         step
     }
 
-    /// Assigns the response to a route, from which its size is learned, when its head has arrived.
+    /// Assigns the response to a route when its head has arrived. The route learns the response's size.
     pub fn on_head(&mut self, at: usize, request: &Request, head: &UpstreamHead) {
         let Some(transfer) = self.transfers.get_mut(at) else { return };
         let value = |name| head.values(name).next().unwrap_or_default();
@@ -336,8 +336,8 @@ impl<N: Net> Upstreams<N> {
         });
     }
 
-    /// Ends a transfer. Its connection is kept if the response is complete. It is closed if something is left of the
-    /// response and no stream bounds that. Returns the quantile of the size of a complete response.
+    /// Ends a transfer. Its connection is kept if the response is complete, and closed if a part of the response may
+    /// still arrive outside a stream. Returns the quantile of the size of a complete response.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) -> Option<f64> {
         let transfer = self.transfers.get(at)?;
         self.by_exchange.remove(&transfer.exchange);
@@ -361,7 +361,7 @@ impl<N: Net> Upstreams<N> {
         self.said.pop()
     }
 
-    /// Gives back the place of a transfer at its upstream.
+    /// Gives back the place that a transfer holds at its upstream, or its place in the queue.
     fn give_place_back(&mut self, at: usize) {
         let transfer = &mut self.transfers[at];
         let (peer, client) = (transfer.peer, transfer.queued.turn.client);
@@ -373,7 +373,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Begins transfers that waited; returns one that began, failed to begin, or may continue.
+    /// Begins transfers that waited. Returns one that began, failed to begin, or may continue.
     pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
         while let Some(exchange) = self.stirred.pop() {
             if let Some(at) = self.of(exchange).filter(|at| self.transfers[*at].connection.is_some()) {
@@ -388,7 +388,7 @@ impl<N: Net> Upstreams<N> {
                     let begun = self.begin_at(net, now, at);
                     return Some((at, self.or_elsewhere(net, now, at, begun)));
                 }
-                // Its client has left.
+                // The client has left.
                 None => self.peers.give_back(&handed),
             }
         }
@@ -401,7 +401,7 @@ impl<N: Net> Upstreams<N> {
         bound.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
     }
 
-    /// Returns the transfers whose upstream has exceeded its deadline. Closes idle connections past their time.
+    /// Returns the transfers whose upstream has exceeded its deadline. Closes idle connections whose time is over.
     pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
         let old: Vec<usize> = self.connections.iter().filter(|(_, own)| own.is_old(now)).map(|(at, _)| at).collect();
         old.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
@@ -410,12 +410,12 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| transfer.deadline.is_over(now)).map(|(at, _)| at).collect()
     }
 
-    /// Returns true if there are connections, idle ones included, which must be closed in time.
+    /// Returns true if there are connections, including idle ones, which must be closed in time.
     pub fn has_connections(&self) -> bool {
         self.connections.iter().next().is_some()
     }
 
-    /// The upstream of a transfer, for the log; before one is chosen, the first name of its group.
+    /// The name of a transfer's upstream, for the log. Before one is chosen, the first name of its group.
     pub fn name(&self, at: usize) -> Arc<str> {
         let transfer = &self.transfers[at];
         match self.peers.get(transfer.peer) {
@@ -429,9 +429,9 @@ impl<N: Net> Upstreams<N> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamStatus {
     pub name: String,
-    /// The last health checks and connections did not fail.
+    /// True if the last health checks and connections did not fail.
     pub is_healthy: bool,
-    /// The requests of all event loops, under way and waiting for a place.
+    /// The number of requests of all event loops, under way and waiting for a place.
     pub requests: usize,
 }
 
@@ -451,7 +451,7 @@ pub fn status<'g, N: Net>(
     by_name.into_values().collect()
 }
 
-/// The exchanges whose response has not begun, and since when they have been waiting for it.
+/// The exchanges whose response has not begun, and the instants since which they have been waiting for it.
 pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (ExchangeId, Nanos)> {
     let waiting = upstreams.transfers.iter().filter(|(_, transfer)| !transfer.is_sending && !transfer.is_probe());
     waiting.map(|(_, transfer)| (transfer.exchange, transfer.queued.turn.since))
@@ -477,7 +477,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| transfer.is_probe()).count()
     }
 
-    /// The number of requests as counted at the upstreams.
+    /// The number of requests as counted by the places at the upstreams.
     pub fn requests(&self) -> usize {
         self.peers.iter().map(|peer| peer.load(Nanos::ZERO).1).sum()
     }

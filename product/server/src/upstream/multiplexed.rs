@@ -1,9 +1,9 @@
-//! An HTTP/2 connection to an upstream: several transfers at a time, each on a stream of its own, as many as the
+//! An HTTP/2 connection to an upstream. It carries several transfers at a time, each on its own stream, as many as the
 //! upstream allows.
 //!
-//! Bytes that have arrived wait in the session until its transfer takes them, within the flow-control window of its
-//! stream. A failure of the connection fails all transfers that are not complete; each gets the fault when
-//! it continues.
+//! Bytes that have arrived wait in the session until their transfer takes them, within the flow-control window of its
+//! stream. A failure of the connection fails all transfers that are not complete; each gets the fault when it
+//! continues.
 
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use http2::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
@@ -15,22 +15,22 @@ use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use crate::net::Stream;
 
-/// The maximum bytes of waiting frames, including answers; beyond that the upstream counts as not reading.
+/// The maximum bytes of waiting frames, including answers. Beyond that the upstream counts as not reading.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 pub struct Multiplexed {
     session: ClientSession,
-    /// Frames that were made and not handed down.
+    /// The frames that were made and not handed down.
     out: Vec<u8>,
     carried: Vec<Carried>,
     /// The connection is established: something has been sent on it.
     has_begun: bool,
     /// The upstream has been silent for longer than allowed, and may be gone.
     is_doubtful: bool,
-    /// Something has come; what comes first are its SETTINGS (RFC 9113 section 3.4).
+    /// Something has arrived. The first frame from the upstream is its SETTINGS (RFC 9113 section 3.4).
     has_heard: bool,
     heard_at: Nanos,
-    /// The streams that the upstream is taken to allow before it has said how many.
+    /// The number of streams that the upstream is assumed to allow until it has reported it.
     assumed_streams_max: Option<u32>,
     fault: Option<Fault>,
 }
@@ -40,7 +40,7 @@ pub struct Multiplexed {
 struct Carried {
     transfer: usize,
     stream: Option<u32>,
-    /// The streams that were open when it got its own, with that.
+    /// The number of open streams when the transfer got its stream, including that stream.
     nth: usize,
 }
 
@@ -63,14 +63,15 @@ impl Multiplexed {
         }
     }
 
-    /// Takes the upstream to allow as many streams as before, until it says how many. Without that it is sent as many
-    /// requests as may be open at all, and those that it refuses are sent again: most upstreams allow as many, and to
-    /// wait for their word would cost the first requests of each connection a round trip.
+    /// Assumes that the upstream allows as many streams as on its last connection, until it reports the number. Without
+    /// this assumption, it is sent as many requests as can be open at a time, and those that it refuses are sent again.
+    /// Most upstreams allow that many, and waiting for the report would cost the first requests of each connection a
+    /// round trip.
     pub fn assume(&mut self, streams_max: u32) {
         self.assumed_streams_max = Some(streams_max.max(1));
     }
 
-    /// The number of streams that the upstream has said it allows.
+    /// The number of streams that the upstream has reported it allows.
     pub fn known_streams_max(&mut self) -> Option<u32> {
         (self.has_heard && !self.session.is_leaving()).then(|| self.session.streams_max())
     }
@@ -80,7 +81,7 @@ impl Multiplexed {
         self.session.streams_max().min(assumed) as usize
     }
 
-    /// Returns true if another transfer may use it.
+    /// Returns true if another transfer may use the connection.
     pub fn has_room(&mut self) -> bool {
         let is_taking = self.fault.is_none() && !self.is_doubtful;
         is_taking && self.out.len() < FRAMES_BYTES_MAX && self.carried.len() < self.streams_max()
@@ -99,17 +100,17 @@ impl Multiplexed {
         self.carried.push(Carried { transfer, stream: None, nth: 0 });
     }
 
-    /// Returns true if it carries no transfer.
+    /// Returns true if the connection carries no transfer.
     pub fn is_idle(&self) -> bool {
         self.carried.is_empty()
     }
 
-    /// Returns true if new transfers cannot use it.
+    /// Returns true if new transfers cannot use the connection.
     pub fn is_used_up(&mut self) -> bool {
         self.fault.is_some() || self.is_doubtful || !self.has_begun || self.session.is_leaving()
     }
 
-    /// Takes what has arrived, and hands down what was made.
+    /// Takes bytes that have arrived, and hands down frames.
     pub fn on_ready(&mut self, wire: &mut Wire<impl Stream>, scratch: &mut [u8], now: Nanos) {
         self.hand_down(wire);
         while self.fault.is_none() && self.has_begun {
@@ -135,7 +136,7 @@ impl Multiplexed {
         }
     }
 
-    /// Hands down what was made, as far as there is room.
+    /// Hands down the frames that were made, as many as there is room for.
     fn hand_down(&mut self, wire: &mut Wire<impl Stream>) {
         if self.fault.is_some() {
             return;
@@ -170,8 +171,8 @@ impl Multiplexed {
         }
     }
 
-    /// Returns the transfers for which something has arrived, or that can send again; all of them if the connection has
-    /// failed.
+    /// Returns the transfers for which something has arrived, or that can send again. Returns all of them if the
+    /// connection has failed.
     pub fn stirred(&mut self, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
         let news: Vec<u32> = std::iter::from_fn(|| self.session.news()).collect();
         let (has_failed, has_room) = (self.fault.is_some(), self.out.len() < FRAMES_BYTES_MAX);
@@ -185,7 +186,7 @@ impl Multiplexed {
         self.carried.iter().filter(|carried| may_go_on(carried)).map(|carried| carried.transfer).collect()
     }
 
-    /// Continues a transfer until its head has arrived, or it has to wait.
+    /// Continues a transfer until its head has arrived, or the transfer has to wait.
     pub fn step(
         &mut self,
         wire: &mut Wire<impl Stream>,
@@ -194,8 +195,9 @@ impl Multiplexed {
         now: Nanos,
     ) -> Result<Option<UpstreamHead>, Fault> {
         self.hand_down(wire);
-        // What the socket has not taken is followed by an event; a buffer that it has emptied is not, so the rest is sent
-        // now. The transfer holds no more than the body that may wait, and each round sends some of it.
+        // An event follows for bytes that the socket has not taken. No event follows if the socket has emptied the
+        // buffer, so the rest is sent now. The transfer holds no more than the part of the body that may wait, and each
+        // round sends some of it.
         while let Some(mut on_stream) = self.begin(transfer, number, now) {
             let waits_for_room = on_stream.send(transfer, now);
             self.hand_down(wire);
@@ -219,7 +221,8 @@ impl Multiplexed {
         self.fault().map_or(Ok(None), Err)
     }
 
-    /// Returns true if the stream of a transfer was one more than its upstream allows, which was not known then.
+    /// Returns true if the stream of a transfer exceeded the number that its upstream allows, which was not known at
+    /// that time.
     fn was_crowded(&mut self, number: usize) -> bool {
         let nth = self.carried.iter().find(|carried| carried.transfer == number).map_or(0, |carried| carried.nth);
         self.known_streams_max().is_some_and(|known| nth > known as usize)
@@ -231,7 +234,7 @@ impl Multiplexed {
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
         if self.carried[at].stream.is_none() && may_open && open < self.streams_max() {
-            // Its response may fill its window before any of it is taken.
+            // The response may fill its window before any of it is taken.
             if transfer.account().whole().room() < BODY_BYTES_MAX {
                 transfer.need_memory();
                 return None;
@@ -243,19 +246,19 @@ impl Multiplexed {
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
     }
 
-    /// Returns the stream of a transfer, if it has one.
+    /// Returns the stream of a transfer, if the transfer has one.
     pub fn stream_of(&mut self, number: usize) -> Option<OnStream<'_>> {
         let stream = self.carried.iter().find(|carried| carried.transfer == number)?.stream?;
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
     }
 
-    /// Sends window updates after reading from a stream, so that its upstream may send more.
+    /// Sends window updates after reading from a stream, so that the upstream may send more.
     pub fn open_windows(&mut self, wire: &mut Wire<impl Stream>) {
         self.session.control(&mut self.out);
         self.hand_down(wire);
     }
 
-    /// The bytes of memory of what has arrived for a transfer, or may arrive.
+    /// The bytes of memory for the bytes of a transfer that have arrived or may arrive.
     #[cfg(test)]
     pub fn alive_bytes(&self, number: usize) -> usize {
         let of = self.carried.iter().find(|carried| carried.transfer == number);
@@ -267,8 +270,8 @@ impl Multiplexed {
         self.fault.clone()
     }
 
-    /// Removes a transfer; what is not complete of it is cancelled. If nothing has arrived on the connection for as
-    /// long as `patience`, no new transfers use it.
+    /// Removes a transfer, and cancels it if it is not complete. If nothing has arrived on the connection for
+    /// `patience`, no new transfers use it.
     pub fn leave(&mut self, wire: &mut Wire<impl Stream>, number: usize, now: Nanos, patience: Nanos) {
         let Some(at) = self.carried.iter().position(|carried| carried.transfer == number) else { return };
         self.is_doubtful |= now - self.heard_at >= patience && self.carried[at].stream.is_some();

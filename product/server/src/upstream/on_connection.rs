@@ -1,4 +1,4 @@
-//! A transfer that has an HTTP/1.1 connection of its own: what differs from a transfer on a stream.
+//! The steps of a transfer that has an HTTP/1.1 connection to itself, where they differ from those on a stream.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
 use crate::net::Stream;
 
-/// The number of bytes of a head read at once if memory is short.
+/// The number of bytes of a head read in one step if memory is short.
 const HEAD_PART_BYTES: usize = 4 << 10;
 
 /// A connection, for one step.
@@ -23,7 +23,7 @@ pub struct OnConnection<'c, S> {
 }
 
 impl<S: Stream> OnConnection<'_, S> {
-    /// Sends what is available of the request.
+    /// Sends the available part of the request.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<(), Fault> {
         if self.wire.has_room() {
             transfer.outbound.decide_framing();
@@ -38,7 +38,7 @@ impl<S: Stream> OnConnection<'_, S> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if out.at == 0 && !out.has_forgotten() => return Err(Fault::Unreachable(error.into())),
-                // It may have answered before.
+                // The upstream may have answered before.
                 Err(_) => {
                     out.is_refused = true;
                     self.wire.look();
@@ -57,7 +57,8 @@ impl<S: Stream> OnConnection<'_, S> {
         Ok(())
     }
 
-    /// Continues until the head of the response has arrived, or the head of an interim response for the client.
+    /// Continues until the head of the response has arrived, or the head of an interim response to be passed to the
+    /// client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         let (limits, mut fresh_bytes) = (self.limits, 0);
         loop {
@@ -89,7 +90,7 @@ impl<S: Stream> OnConnection<'_, S> {
         }
     }
 
-    /// Continues with the body, as far as the sink takes it.
+    /// Continues with the body, until it has ended or the sink takes no more.
     pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> TransferStep {
         transfer.inbound.is_held = false;
         let mut fresh_bytes = 0;

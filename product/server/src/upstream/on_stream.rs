@@ -1,4 +1,4 @@
-//! A transfer on an HTTP/2 stream: what differs from a transfer that has an HTTP/1.1 connection of its own.
+//! The steps of a transfer on an HTTP/2 stream, where they differ from those on an HTTP/1.1 connection.
 
 use http::http1::upstream::{UpstreamFault, UpstreamHead};
 use http2::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
@@ -8,7 +8,7 @@ use super::TransferStep;
 use super::transfer::Transfer;
 use super::{BodySink, Fault};
 
-/// The maximum bytes of frames that wait for room in the socket; beyond that no frames of requests and their bodies are
+/// The maximum bytes of frames that wait for room in the socket. Beyond that no frames of requests and their bodies are
 /// made.
 pub const FRAMES_BYTES_MAX: usize = 64 << 10;
 
@@ -30,7 +30,7 @@ pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<
 }
 
 impl OnStream<'_> {
-    /// Makes frames of what is available of the request's body. Returns true if the rest waits only for room in `out`.
+    /// Makes frames of the available part of the request's body. Returns true if the rest waits only for room in `out`.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> bool {
         let mut waits_for_room = false;
         while transfer.outbound.has_unsent() {
@@ -52,7 +52,7 @@ impl OnStream<'_> {
                     break;
                 }
                 Stop::Source | Stop::Window | Stop::StreamWindow => break,
-                // It may have answered before.
+                // The upstream may have answered before.
                 Stop::Closed | Stop::Failed => transfer.outbound.is_refused = true,
             }
         }
@@ -61,7 +61,8 @@ impl OnStream<'_> {
         waits_for_room
     }
 
-    /// Continues until the head of the response has arrived, or the head of an interim response for the client.
+    /// Continues until the head of the response has arrived, or the head of an interim response to be passed to the
+    /// client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         while let Some(head) = self.session.take_head(self.stream) {
             transfer.note_came(now);
@@ -82,7 +83,7 @@ impl OnStream<'_> {
         }
     }
 
-    /// Continues with the body, as far as the sink takes it.
+    /// Continues with the body, until it has ended or the sink takes no more.
     pub fn read_body(
         &mut self,
         transfer: &mut Transfer,
@@ -120,7 +121,7 @@ impl OnStream<'_> {
         }
     }
 
-    /// Returns the reason why a body is not complete.
+    /// Returns the reason why a body is incomplete.
     fn cut(&mut self) -> Fault {
         match self.session.take_head(self.stream) {
             Some(Err(malformed)) => Fault::Wrong(malformed),
@@ -129,7 +130,7 @@ impl OnStream<'_> {
     }
 }
 
-/// The maximum number of bytes of a body taken at once.
+/// The maximum number of bytes of a body taken in one step.
 const READ_BYTES_MAX: usize = 64 << 10;
 
 fn fault(closed: Closed) -> Fault {

@@ -7,10 +7,10 @@ use units::Nanos;
 use super::Endpoint;
 use super::upstream_places::EndpointPlaces;
 
-/// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
-/// each request of more clients costs a connection.
+/// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. If fewer
+/// were kept, each request beyond them would cost a new connection.
 const IDLE_MAX: usize = 256;
-/// The time for which an upstream that could not be reached is avoided if there is another.
+/// The time for which an upstream that could not be reached is avoided, if there is another.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
 
 #[derive(Debug)]
@@ -18,16 +18,17 @@ pub struct Peer {
     pub endpoint: Endpoint,
     /// The endpoint as logs show it.
     pub name: Arc<str>,
-    /// Slots of connections that wait for a request; the last is used first.
+    /// The slots of connections that wait for a request; the last is used first.
     idle: Vec<usize>,
-    /// Slots of HTTP/2 connections; earlier ones are used first, so that those at the end may become idle.
+    /// The slots of HTTP/2 connections. Earlier ones are used first, so that the last ones may become idle.
     shared: Vec<usize>,
-    /// Shared by all workers.
+    /// The places at the upstream, shared by all workers.
     pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
-    /// The number of the choice by which it was last chosen.
+    /// The number of the choice with which the upstream was last chosen.
     pub chosen: u64,
-    /// The streams that its last HTTP/2 connection could have: a new one is taken for alike until its upstream says.
+    /// The number of streams that its last HTTP/2 connection allowed. A new connection is assumed to allow as many
+    /// until the upstream reports the number.
     pub streams_max: Option<u32>,
 }
 
@@ -49,7 +50,7 @@ impl Peer {
         Some(self.idle.remove(at))
     }
 
-    /// Keeps a connection for later; returns one that must be closed instead.
+    /// Keeps a connection for later. Returns a connection that must be closed instead.
     pub fn keep(&mut self, connection: usize) -> Option<usize> {
         self.idle.push(connection);
         (self.idle.len() > IDLE_MAX).then(|| self.idle.remove(0))
@@ -79,7 +80,7 @@ impl Peer {
         self.down_until = Nanos::ZERO;
     }
 
-    /// Returns true if it holds nothing worth keeping, apart from transfers.
+    /// Returns true if the entry holds nothing worth keeping, apart from transfers.
     pub fn is_unused(&self, now: Nanos) -> bool {
         self.idle.is_empty() && self.shared.is_empty() && now >= self.down_until
     }

@@ -21,9 +21,9 @@ pub struct Peers {
     all: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
     places: LoopPlaces,
-    /// Places for transfers that have waited for them.
+    /// The places handed to transfers that have waited for them.
     handed: Vec<Handed>,
-    /// The number of choices so far.
+    /// The number of choices made so far.
     choices: u64,
 }
 
@@ -64,19 +64,20 @@ impl Peers {
         self.places.end(&self.all[peer].places, client, &mut self.handed);
     }
 
-    /// Gives back a place whose request does not wait any more.
+    /// Gives back a place whose request no longer waits.
     pub fn give_back(&mut self, handed: &Handed) {
         self.places.end(&handed.places, handed.client, &mut self.handed);
     }
 
-    /// Returns a place for a transfer that waited.
+    /// Returns a handed place for a transfer that waited.
     pub fn next_handed(&mut self) -> Option<Handed> {
         self.places.take_handed(&mut self.handed);
         self.handed.pop()
     }
 
-    /// Chooses the upstream of a group with the fewest requests for its share, among the current addresses; among equals
-    /// the one that was not chosen for the longest time. Unreachable ones come last. Returns `None` if all are down.
+    /// Chooses, among the current addresses of a group, the upstream with the fewest requests relative to its share;
+    /// among equals, the one that was chosen least recently. Unreachable upstreams come last. Returns `None` if all are
+    /// down.
     pub fn choose(&mut self, (group, endpoints): (&Group, &[Endpoint]), now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
         for endpoint in endpoints {
@@ -109,7 +110,8 @@ impl Peers {
         peers.find(|peer| endpoints.contains(&self.all[*peer].endpoint))
     }
 
-    /// Takes an idle connection to the transfer's upstream: one bound to its client connection before others.
+    /// Takes an idle connection to the transfer's upstream. A connection bound to the transfer's client connection
+    /// comes first.
     pub fn take_idle<N: Net>(&mut self, transfer: &Transfer, connections: &UpstreamConnections<N>) -> Option<usize> {
         let peer = &mut self.all[transfer.peer];
         let has_own = connections.bound_to(transfer.exchange.token()).next().is_some();
@@ -154,8 +156,8 @@ impl Peers {
         })
     }
 
-    /// Returns an HTTP/2 connection with room for another transfer; a new one only if the others have no room. A
-    /// request that logs in gets a connection that no others use.
+    /// Returns an HTTP/2 connection with room for another transfer, or a new one if the others have no room. A request
+    /// that logs in gets a connection that no other transfers use.
     pub fn shared<N: Net>(
         &mut self,
         net: &N,
@@ -194,7 +196,7 @@ impl Peers {
         }
     }
 
-    /// Forgets upstreams that hold nothing worth keeping and that no transfer uses.
+    /// Forgets upstreams whose entries hold nothing worth keeping and that no transfer uses.
     pub fn forget_unused(&mut self, now: Nanos, is_wanted: impl Fn(usize) -> bool) {
         let is_over = |at: usize, peer: &Peer| peer.is_unused(now) && !is_wanted(at);
         let over: Vec<usize> = self.all.iter().filter(|(at, peer)| is_over(*at, peer)).map(|(at, _)| at).collect();

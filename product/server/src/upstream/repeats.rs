@@ -1,5 +1,6 @@
-//! Requests that are tried again: over another connection, or at another upstream. A request that may have been processed
-//! is not; one of which nothing has left, because no connection could be made, is tried at each upstream of its group.
+//! Requests that are tried again, over another connection or at another upstream. A request that may have been
+//! processed is not tried again. A request of which no byte has left, because no connection could be made, is tried at
+//! each upstream of its group.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::{Fault, Upstreams};
 use crate::net::Net;
 
 impl<N: Net> Upstreams<N> {
-    /// Repeats the request over another connection, if that does no harm.
+    /// Repeats the request over another connection, if that is harmless.
     pub(super) fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
@@ -23,20 +24,20 @@ impl<N: Net> Upstreams<N> {
         self.disconnect(net, now, at, false);
         let next = self.other_peer(now, at);
         if next != peer {
-            // A client that has waited for one is not made to wait for another that may be off, too.
+            // A client that has waited for one upstream must not wait for another that may be unreachable too.
             if matches!(fault, Fault::TooSlow(_)) && self.peers[next].load(now).0 {
                 return Err(fault);
             }
             let begun = self.begin_at_other(net, now, (at, next));
             return self.or_elsewhere(net, now, at, begun);
         }
-        // Retries the same upstream only if the connection was an old one, or the upstream is reachable.
+        // The same upstream is tried again only if the connection was an old one, or if the upstream is reachable.
         let may_be_reached = !is_new || fault.is_refusal();
         let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
         connected.inspect_err(|_| self.give_place_back(at))
     }
 
-    /// Chooses an upstream for another attempt; returns the same one if there is none.
+    /// Chooses an upstream for another attempt. Returns the same one if there is no other.
     fn other_peer(&mut self, now: Nanos, at: usize) -> usize {
         let group = Arc::clone(&self.transfers[at].group);
         let chosen = self.peers.choose((&group, &group.endpoints()), now, &self.checks);
@@ -49,7 +50,7 @@ impl<N: Net> Upstreams<N> {
         self.begin_at(net, now, at)
     }
 
-    /// Goes on at one upstream after the other, as long as they refuse at once.
+    /// Continues at one upstream after another, as long as each fails immediately.
     pub(super) fn or_elsewhere(
         &mut self,
         net: &N,
@@ -68,8 +69,8 @@ impl<N: Net> Upstreams<N> {
         begun
     }
 
-    /// Has a transfer past its deadline go on at another upstream if it could not be connected. Returns its fault if
-    /// that cannot be. Others avoid an upstream of which nothing has come.
+    /// Continues a transfer past its deadline at another upstream, if it could not be connected; returns the fault if
+    /// that is impossible. An upstream that has not answered at all is avoided by other transfers.
     pub fn on_late(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &self.transfers[at];
         let fault = transfer.timed_out();

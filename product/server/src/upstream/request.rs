@@ -8,16 +8,16 @@ use http2::{Source, Supply};
 use units::Nanos;
 use units::memory::{Account, Charge, Counted};
 
-/// The maximum bytes of a request body that wait until the upstream takes them.
+/// The maximum bytes of a request body that wait for the upstream.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
-/// The maximum for a body that arrives on a stream, whose engine keeps more of it; the one below applies to all if
-/// memory is short.
+/// The maximum bytes that wait of a body that arrives on a stream, because its engine keeps more of it. The next
+/// constant applies to all bodies if memory is short.
 pub const STREAM_BODY_BYTES_MAX: usize = 32 << 10;
 pub const SCARCE_BODY_BYTES_MAX: usize = 16 << 10;
-/// The maximum for a body that has to be whole before it is sent, since its length goes before it.
+/// The maximum bytes of a body that has to be complete before it is sent, because its length precedes it.
 pub const UNMEASURED_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The head, in the form its upstreams read.
+/// The head, in the form that the upstream reads.
 #[derive(Debug)]
 pub enum Head {
     /// Lines of HTTP/1.1.
@@ -26,7 +26,7 @@ pub enum Head {
     Fields(RequestHead),
     /// Records of FastCGI.
     Records(Vec<u8>),
-    /// The same for a body whose length is not known yet, and has to follow before it.
+    /// Records of FastCGI for a request with a body of unknown length, which has to precede the body.
     Unmeasured(Vec<u8>),
 }
 
@@ -45,64 +45,65 @@ pub struct OfStream {
     pub is_begun: bool,
     /// The end of the body was sent.
     pub is_ended: bool,
-    /// The upstream may still report that it has not processed the request, so what was sent of it is kept.
+    /// The upstream may still report that it has not processed the request, so the sent bytes are kept.
     pub is_refusable: bool,
     /// The memory of the head.
     _charge: Charge,
 }
 
-/// How parts of the body are framed.
+/// The framing of the parts of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Not at all: a length delimits it, or a stream.
+    /// No framing: a length or a stream delimits the body.
     Plain,
     Chunks,
-    /// In chunks behind a head of `head_bytes`, unless the body is whole before the first byte leaves: then the head
+    /// Chunks after a head of `head_bytes`, unless the body is complete before the first byte leaves. Then the head
     /// gets its length, which many programs need to read a body at all.
     Undecided {
         head_bytes: usize,
     },
     /// Records of FastCGI.
     Records,
-    /// The same, until the body is whole and its length can be put between the head and the body.
+    /// Records of FastCGI that wait until the body is complete, because its length is put between the head and the
+    /// body.
     Unmeasured {
         head_bytes: usize,
         body_bytes: u64,
     },
 }
 
-/// Bytes of requests that wait, and those that did not have to wait any longer.
+/// The bytes of requests that wait, and the bytes that upstreams have taken.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     pub bytes: u64,
     pub taken_bytes: u64,
 }
 
-/// The request.
+/// The request on its way to the upstream.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The head, except over HTTP/2, and what has arrived of the body; from the first byte on while it may be sent
-    /// again.
+    /// The head, except over HTTP/2, and the arrived part of the body; from the first byte on while the request may be
+    /// sent again.
     pub bytes: Counted,
-    /// The number of `bytes` sent.
+    /// The number of bytes of `bytes` that were sent.
     pub at: usize,
-    /// The method may be repeated (RFC 9110 section 9.2.2), and `bytes` has everything from the first byte on.
+    /// The method may be repeated (RFC 9110 section 9.2.2), and `bytes` contains everything from the first byte on.
     pub is_repeatable: bool,
     framing: Framing,
     pub is_whole: bool,
-    /// Set over HTTP/2.
+    /// The state that only HTTP/2 needs; `None` over other protocols.
     pub of_stream: Option<Box<OfStream>>,
-    /// The number of bytes that were sent and are not kept any more.
+    /// The number of bytes that were sent and are no longer kept.
     pub forgotten_bytes: u64,
-    /// The upstream takes no more of it.
+    /// The upstream takes no more of the request.
     pub is_refused: bool,
-    /// When its last byte was sent.
+    /// The instant at which the last byte was sent.
     pub sent_at: Nanos,
-    /// The maximum bytes of the body that wait.
+    /// The maximum bytes of the body that may wait.
     pub bytes_max: usize,
-    /// The end was signalled to the upstream, as far as a tunnel has separate ends.
+    /// The end of the client's bytes was signalled to the upstream, if the ends of a tunnel are separate.
     pub has_ended: bool,
-    /// The beginning is gathered before it is passed on.
+    /// The beginning of the body is gathered before the request is passed on.
     pub is_buffered: bool,
 }
 
@@ -141,7 +142,7 @@ impl Outbound {
         }
     }
 
-    /// Appends more of the body; `is_last` ends it. What an upstream does not want is dropped.
+    /// Appends more of the body; `is_last` ends it. Bytes that the upstream does not want are dropped.
     pub fn push(&mut self, bytes: &[u8], is_last: bool) {
         // The end may be signalled twice.
         if self.is_whole {
@@ -172,12 +173,13 @@ impl Outbound {
         self.is_whole |= is_last;
     }
 
-    /// Returns true if it may not be sent yet, since the length of its body is not known.
+    /// Returns true if the request may not be sent yet, because the length of its body is not known.
     pub fn is_unmeasured(&self) -> bool {
         matches!(self.framing, Framing::Unmeasured { .. }) && !self.is_whole
     }
 
-    /// Has what follows be sent in chunks, with what has arrived as the first of them, if that is not decided.
+    /// Decides, if that is still open, that the body is sent in chunks. The bytes that have arrived become the first
+    /// chunk.
     pub fn decide_framing(&mut self) {
         let Framing::Undecided { head_bytes } = self.framing else { return };
         let mut into = self.bytes.edit();
@@ -186,7 +188,7 @@ impl Outbound {
         self.framing = Framing::Chunks;
     }
 
-    /// Restarts from the first byte.
+    /// Restarts the request from its first byte.
     pub fn rewind(&mut self) {
         self.at = 0;
         if let Some(of_stream) = &mut self.of_stream {
@@ -194,25 +196,25 @@ impl Outbound {
         }
     }
 
-    /// Returns true if some bytes that were sent are not kept any more.
+    /// Returns true if some of the sent bytes are no longer kept.
     pub fn has_forgotten(&self) -> bool {
         self.forgotten_bytes > 0
     }
 
-    /// What waits until its upstream takes it, and what its upstream has taken.
+    /// Returns the number of bytes that wait for the upstream, and of bytes that the upstream has taken.
     pub fn waiting(&self) -> Waiting {
         let bytes = self.bytes.len() - self.at;
         Waiting { bytes: bytes as u64, taken_bytes: self.forgotten_bytes + self.at as u64 }
     }
 
-    /// Returns true if its upstream cannot have received any of it.
+    /// Returns true if the upstream cannot have received any of the request.
     pub fn is_unsent(&self) -> bool {
         let is_begun = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_begun);
         self.at == 0 && !self.has_forgotten() && !is_begun
     }
 
-    /// Drops what was sent and cannot be sent again, however far the upstream lags behind its client. What may be sent again
-    /// is kept while no more than `bytes_max` has left before its end came.
+    /// Drops the sent bytes that cannot be sent again, however far the upstream lags behind the client. Bytes that may
+    /// be sent again are kept, unless more than `bytes_max` left before the end of the request arrived.
     pub fn forget_sent(&mut self) {
         self.is_repeatable &= self.is_whole || self.at < self.bytes_max;
         let is_sent = self.is_sent();
@@ -224,13 +226,13 @@ impl Outbound {
         }
     }
 
-    /// Begins a tunnel: what follows is of another protocol, without framing (RFC 9110 section 7.8), and both sides may
-    /// go on sending.
+    /// Begins a tunnel: the bytes that follow belong to another protocol, without framing (RFC 9110 section 7.8), and
+    /// both sides may continue to send.
     pub fn begin_tunnel(&mut self) {
         (self.is_whole, self.framing) = (false, Framing::Plain);
     }
 
-    /// Records that the response has begun: the request is not repeated at another upstream.
+    /// Records that the response has begun, so that the request cannot be repeated.
     pub fn on_answered(&mut self) {
         self.is_repeatable = false;
         self.of_stream.iter_mut().for_each(|of_stream| of_stream.is_refusable = false);
@@ -243,7 +245,7 @@ impl Outbound {
         !self.is_refused && (!self.is_sent() || self.is_whole && !is_ended)
     }
 
-    /// Returns true if everything that arrived was sent, and more is to come.
+    /// Returns true if everything that arrived was sent, and more will come.
     pub fn waits_for_client(&self) -> bool {
         self.is_sent() && !self.is_whole
     }
@@ -272,7 +274,7 @@ impl Source for Outbound {
     }
 }
 
-/// Puts the length of a whole body into the head before it, in place of the line that says that it is in chunks.
+/// Puts the length of a complete body into the head before it, in place of the line that announces chunks.
 fn measure(request: &mut Vec<u8>, head_bytes: usize) {
     match request[..head_bytes].windows(IN_CHUNKS.len()).position(|line| line == IN_CHUNKS) {
         Some(at) => {
@@ -286,7 +288,7 @@ fn measure(request: &mut Vec<u8>, head_bytes: usize) {
     }
 }
 
-/// The line of a head without the length of its body ([`http::gateway`]).
+/// The line that a head has if the length of its body is unknown ([`http::gateway`]).
 const IN_CHUNKS: &[u8] = b"\r\nTransfer-Encoding: chunked\r\n";
 
 /// Appends a part of a body in chunks.
@@ -299,8 +301,8 @@ fn append_chunk(into: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
     into.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
 }
 
-/// Returns true if repeating the method has the same effect as sending it once (RFC 9110 section 9.2.2); false also for
-/// methods for which this is not known.
+/// Returns true if repeating the method has the same effect as sending it once (RFC 9110 section 9.2.2). Returns false
+/// if that is unknown for the method.
 fn is_idempotent(method: Method) -> bool {
     use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
     matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)

@@ -1,7 +1,7 @@
 //! The addresses of upstreams' names. The resolver may block its caller for half a minute, so dedicated threads call
-//! it, up to [`LOOKUPS_MAX`] at once. It does not report how long an answer is valid, so each name is looked up again
-//! every [`LOOK_UP_EVERY`]. A name without an answer has no address until then, and no other name waits for it. A name
-//! that is not found any more keeps its last addresses.
+//! it, up to [`LOOKUPS_MAX`] at a time. It does not report how long an answer is valid, so each name is looked up again
+//! every [`LOOK_UP_EVERY`]. A name has no address until its first answer, and no other name waits for it. A name that
+//! is no longer found keeps its last addresses.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,11 +15,11 @@ use config::{UpstreamAddress, UpstreamSocket};
 
 /// The time between two lookups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
-/// The maximum number of concurrent lookups; a name beyond them waits for one to end.
+/// The maximum number of concurrent lookups. Further names wait for one of them to end.
 const LOOKUPS_MAX: usize = 8;
 /// The maximum number of addresses of one name.
 const ADDRESSES_MAX: usize = 16;
-/// The maximum time a start, a reload or a check waits for the first answers; a slow resolver answers later.
+/// The maximum time that a start, a reload or a check waits for the first answers. A slow resolver answers later.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A host by name, with the port of an upstream.
@@ -29,10 +29,10 @@ pub struct Name {
     pub port: u16,
 }
 
-/// The resolver.
+/// The function that looks a name up.
 type Resolve = dyn Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The names of all upstreams.
+/// The names of all upstreams, with their addresses.
 pub struct Names {
     state: Mutex<State>,
     /// Notified when an answer has arrived.
@@ -43,7 +43,7 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<Name, Known>,
-    /// Names to be looked up, each once.
+    /// The names to be looked up, each once.
     asked: VecDeque<Name>,
     /// The number of threads that look names up.
     threads: usize,
@@ -83,7 +83,7 @@ impl fmt::Debug for Names {
 }
 
 impl Name {
-    /// Returns the name, or as `Err` the socket address if the host is an address and needs no lookup.
+    /// Returns the name of a host, or as `Err` the socket address if the host is an address and needs no lookup.
     pub fn of(host: &str, port: u16) -> Result<Name, SocketAddr> {
         match host.parse::<IpAddr>() {
             Ok(address) => Err(SocketAddr::new(address, port)),
@@ -93,7 +93,7 @@ impl Name {
 }
 
 impl Name {
-    /// The name of an upstream; `None` if it has an address or a path.
+    /// The name of an upstream; `None` if it is configured by an address or a path.
     pub fn of_upstream(upstream: &UpstreamAddress) -> Option<Name> {
         match &upstream.socket {
             UpstreamSocket::Tcp(host, port) | UpstreamSocket::Tls(host, port) => Name::of(host, *port).ok(),
@@ -109,7 +109,7 @@ impl fmt::Display for Name {
 }
 
 impl Names {
-    /// Creates a set of names that are looked up by this function.
+    /// Creates a set of names that are looked up with `resolve`.
     pub fn by(resolve: impl Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Names {
         Names { state: Mutex::default(), changed: Condvar::new(), resolve: Box::new(resolve) }
     }
@@ -128,7 +128,8 @@ impl Names {
         drop(self.changed.wait_timeout_while(state, FIRST_ANSWERS_WITHIN, waits));
     }
 
-    /// Looks up the names whose last lookup is old enough; forgets all others. Returns when the next is due.
+    /// Looks up the names whose last lookup is old enough, and forgets all other names. Returns the time until the next
+    /// lookup is due.
     pub fn renew(self: &Arc<Names>, names: &[Name]) -> Duration {
         self.ask(names, |known, now| known.asked_at.is_none_or(|at| now - at >= LOOK_UP_EVERY));
         let (mut state, now) = (self.state(), Instant::now());
@@ -145,7 +146,7 @@ impl Names {
         waited.map_or(answers, |(state, _)| state.answers)
     }
 
-    /// Returns what is known of a name now; no addresses if there is no answer yet.
+    /// Returns the current state of a name; without addresses if there is no answer yet.
     pub fn find(&self, name: &Name) -> Found {
         match self.state().known.get(name) {
             Some(Known { addresses, failure, has_answer: true, .. }) => {
@@ -166,7 +167,7 @@ impl Names {
         }
         while state.threads < LOOKUPS_MAX.min(state.asked.len() + state.threads) {
             let own = Arc::clone(self);
-            // If no thread can be started, the lookup is left to the next call.
+            // If no thread can be started, the next call makes the lookup.
             let spawned = thread::Builder::new().name("weir-lookup".into()).spawn(move || own.look_up());
             if spawned.is_err() {
                 break;
@@ -233,7 +234,8 @@ mod tests {
         assert_eq!(name("app").to_string(), "app:80");
     }
 
-    /// A slow lookup of one name used to delay the start of all sites, as a name that does not resolve used to end it.
+    /// A slow lookup of one name once delayed the start of all sites, and a name that did not resolve once prevented
+    /// it.
     #[test]
     fn a_name_that_is_not_found_or_not_answered_holds_no_other() {
         let (answer, answers) = channel::<()>();

@@ -1,4 +1,4 @@
-//! The response of an upstream, as far as it has arrived.
+//! The part of an upstream's response that has arrived.
 
 use http::http1::upstream::{UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
 use http::{Limits, Method, Status};
@@ -10,42 +10,43 @@ use super::{BodySink, Fault, TransferStep};
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// The maximum idle time of a connection that is used again. Most upstreams close theirs after a minute or more, and one that is closed
-/// while a request is on its way costs a retry.
+/// The maximum idle time after which a connection is used again. Most upstreams close their connections after a minute
+/// or more, and a close that crosses a request costs a retry.
 pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
 
 /// The maximum bytes of interim responses passed on for one request; the rest is dropped, because no client depends on
 /// them.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
-/// The response.
+/// A response on its way from the upstream.
 #[derive(Debug)]
 pub struct Inbound {
     pub method: Method,
-    /// Received and not taken yet.
+    /// The bytes that were received and not taken yet.
     pub kept: Counted,
     pub has_come: bool,
     pub interim: Interim,
-    /// The time for which the connection may wait for another request; zero if it carries none.
+    /// The time for which the connection may wait for another request after this response; zero if it cannot carry
+    /// another.
     pub kept_for: Nanos,
     pub tunnel: Tunnel,
-    /// The state of the body, once the head has arrived; its framing is used over HTTP/1.1 only.
+    /// The state of the body, once the head has arrived. Its framing is used over HTTP/1.1 only.
     pub body: Option<UpstreamBody>,
     /// The bytes of the body that were passed on.
     pub body_bytes: u64,
     /// The length that the head announces; 0 if it announces none.
     pub announced_bytes: u64,
-    /// When it first waited for the client.
+    /// The instant at which the response first waited for the client.
     pub held_at: Option<Nanos>,
-    /// The response holds its upstream's place while its client takes the response.
+    /// The response holds its upstream's place while the client receives the response.
     pub is_held: bool,
     pub memory: Memory,
 }
 
-/// Returns the time for which a connection may wait for another request after this response: zero if its upstream closes it, and somewhat
-/// less than the upstream says that it waits (Node, gunicorn, Tomcat: `Keep-Alive: timeout=5`). A request that meets the
-/// close on its way is lost if it may not be repeated.
-/// A framed response has its end in records or frames, whatever its head announces.
+/// Returns the time for which a connection may wait for another request after this response. It is zero if the upstream
+/// closes the connection, and somewhat less than the waiting time that the upstream announces (Node, gunicorn, Tomcat:
+/// `Keep-Alive: timeout=5`). A request that crosses the close of its connection is lost if it may not be repeated.
+/// Records or frames mark the end of a framed response, whatever its head announces.
 pub fn kept_for(head: &UpstreamHead, is_framed: bool) -> Nanos {
     if !head.is_kept_alive || head.is_end_doubtful && !is_framed {
         return Nanos::ZERO;
@@ -58,10 +59,10 @@ pub fn kept_for(head: &UpstreamHead, is_framed: bool) -> Nanos {
     said.map_or(IDLE_FOR, |said| IDLE_FOR.min(said - Nanos(said.0 / 2).min(ON_THE_WAY)))
 }
 
-/// The maximum time that an upstream is believed to wait.
+/// The maximum waiting time in seconds that is accepted from an upstream's announcement.
 const SAID_SECONDS_MAX: u64 = 3600;
 
-/// The time that a request and the close of its connection may need to meet.
+/// The margin for a request and the close of its connection to cross on the way.
 const ON_THE_WAY: Nanos = Nanos::from_secs(1);
 
 /// The state of a transfer with regard to the memory of its connection.
@@ -79,15 +80,15 @@ pub enum Memory {
 #[derive(Debug, Default)]
 pub struct Interim {
     pub count: u32,
-    /// The bytes passed on of interim responses.
+    /// The bytes of interim responses that were passed on.
     bytes: usize,
 }
 
 impl Inbound {
-    /// Returns the next head in what was kept and these bytes after it, with its length. What follows a head is kept until
-    /// it is read, and so is a part of one.
+    /// Returns the next head, with its length, in the kept bytes followed by `fresh`. The bytes after a head are kept
+    /// until they are read, and so is a part of a head.
     pub fn next_head(&mut self, fresh: &[u8], limits: &Limits) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
-        // Nearly always nothing was kept, and the head comes whole.
+        // Nearly always no bytes are kept, and the head arrives whole.
         if self.kept.is_empty() {
             let head = parse_response(fresh, self.method, limits)?;
             let head_bytes = head.as_ref().map_or(0, |(_, bytes)| *bytes);
@@ -105,15 +106,15 @@ impl Inbound {
         Ok(head)
     }
 
-    /// Returns whether the client gets this interim response of `bytes`. 100 Continue is sent by this server instead
-    /// (RFC 9110 section 10.1.1).
+    /// Returns whether the client gets this interim response of `bytes`. This server sends 100 Continue itself (RFC
+    /// 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
         let passes = head.status != Status::CONTINUE && self.interim.bytes + bytes <= INTERIM_BYTES_MAX;
         self.interim.bytes += if passes { bytes } else { 0 };
         passes
     }
 
-    /// Handles the end of the connection; the body ends with it if nothing else delimits it.
+    /// Handles the end of the connection, which ends the body if nothing else delimits it.
     pub fn end_body(&mut self, sink: &mut impl BodySink) -> TransferStep {
         let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
         #[cfg(test)]
@@ -125,12 +126,12 @@ impl Inbound {
         TransferStep::Done
     }
 
-    /// Gives the sink what was kept and these bytes after it, and keeps what it does not take. Returns a step if the body
-    /// has ended, or has to wait.
+    /// Passes the kept bytes and then `fresh` to the sink, and keeps the bytes that the sink does not take. Returns a
+    /// step if the body has ended or has to wait.
     pub fn take(&mut self, fresh: &[u8], sink: &mut impl BodySink) -> Result<Option<TransferStep>, Fault> {
         let Inbound { kept, body, body_bytes, .. } = self;
         let body = body.as_mut().expect("the head has come");
-        // Nearly always nothing was kept, and all is taken.
+        // Nearly always no bytes are kept, and the sink takes all.
         if kept.is_empty() {
             let (taken, step) = give(fresh, body, body_bytes, sink)?;
             if taken < fresh.len() {
@@ -146,7 +147,7 @@ impl Inbound {
     }
 }
 
-/// Gives the sink bytes of a body. Returns how many were taken, and a step if the body has ended, or has to wait.
+/// Passes bytes of a body to the sink. Returns the number taken, and a step if the body has ended or has to wait.
 fn give(
     bytes: &[u8],
     body: &mut UpstreamBody,

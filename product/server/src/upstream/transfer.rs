@@ -1,4 +1,4 @@
-//! A request on its way to an upstream, and its response on the way back. It has no socket, and reads no clock.
+//! A request on its way to an upstream, and its response on the way back. A transfer has no socket and reads no clock.
 
 use std::sync::Arc;
 
@@ -22,20 +22,20 @@ use crate::exchange_id::ExchangeId;
 
 #[derive(Debug)]
 pub struct Transfer {
-    /// The exchange that it is for.
+    /// The exchange to which the transfer belongs.
     pub exchange: ExchangeId,
-    /// Its response is being sent to the client.
+    /// The response is being sent to the client.
     pub is_sending: bool,
     pub group: Arc<Group>,
-    /// The number of its upstream.
+    /// The number of the upstream.
     pub peer: usize,
-    /// The number of its connection; without one it waits.
+    /// The number of the connection; a transfer without one waits.
     pub connection: Option<usize>,
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
-    /// The instant until which it waits for the upstream.
+    /// The instant until which the transfer waits for the upstream.
     pub deadline: Deadline,
-    /// The route of its response, once its head has arrived.
+    /// The route of the response, once the head has arrived.
     pub route: Option<RouteKey>,
     /// The last attempt.
     pub attempt: Attempt,
@@ -43,20 +43,20 @@ pub struct Transfer {
     pub client: ClientConnection,
 }
 
-/// The client connection on which a request arrived, and the demands that it makes on connections to upstreams.
+/// The client connection on which a request arrived, and its demands on the connection to the upstream.
 #[derive(Debug)]
 pub struct ClientConnection {
-    /// The account of response bytes that its client has not taken.
+    /// The account of response bytes that the client has not taken.
     pub responses: Account,
     /// The request logs in with a scheme that authenticates a connection.
     pub logs_in: bool,
     pub announced: Announced,
     pub body: BodyAllowance,
-    /// More of the body on its stream is awaited, as it is at first.
+    /// More of the body on the client's stream is awaited, as at the beginning.
     pub is_awaited: bool,
 }
 
-/// The number of bytes that the body of a request may still have.
+/// The number of further bytes that the body of a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyAllowance {
     left_bytes: u64,
@@ -64,12 +64,12 @@ pub struct BodyAllowance {
 }
 
 impl BodyAllowance {
-    /// `None`: any number.
+    /// Creates the allowance; `None` allows any number of bytes.
     pub fn new(bytes_max: Option<u64>) -> BodyAllowance {
         BodyAllowance { left_bytes: bytes_max.unwrap_or(u64::MAX), is_exceeded: false }
     }
 
-    /// Counts bytes that have arrived. Returns false if they are too many.
+    /// Counts bytes that have arrived. Returns false if they exceed the allowance.
     fn take(&mut self, bytes: usize) -> bool {
         match self.left_bytes.checked_sub(bytes as u64) {
             Some(left_bytes) => self.left_bytes = left_bytes,
@@ -79,7 +79,7 @@ impl BodyAllowance {
     }
 }
 
-/// The position of a transfer among those for the same upstream.
+/// The position of a transfer in the queue of its upstream.
 #[derive(Debug, Default)]
 pub struct Queued {
     pub turn: Turn,
@@ -87,13 +87,13 @@ pub struct Queued {
     pub hold: Hold,
 }
 
-/// The part a transfer holds of its upstream's places.
+/// The place that a transfer holds at its upstream.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// The transfer holds none: its request's body must come first, or it is a health check.
+    /// No place: the request's body must arrive first, or the transfer is a health check.
     #[default]
     Nothing,
-    /// The transfer waits for the place of this ticket.
+    /// A position in the queue: the transfer waits for the place of this ticket.
     Waits(u64),
     Place,
     /// A place for a tunnel.
@@ -101,7 +101,7 @@ pub enum Hold {
 }
 
 impl ClientConnection {
-    /// Creates a connection that demands nothing of those to upstreams.
+    /// Creates a client connection that makes no demands on connections to upstreams.
     pub fn new(responses: &Account) -> ClientConnection {
         ClientConnection {
             responses: responses.clone(),
@@ -114,8 +114,8 @@ impl ClientConnection {
 }
 
 impl Transfer {
-    /// Creates the transfer of a request whose head is encoded; its memory is counted in `account`, that of the
-    /// response in the client connection's own.
+    /// Creates the transfer of a request whose head is encoded. The memory of the request is counted in `account`, the
+    /// memory of the response in the client connection's own account.
     pub fn new(
         exchange: ExchangeId,
         group: Arc<Group>,
@@ -154,29 +154,29 @@ impl Transfer {
         }
     }
 
-    /// Sets the client and the class priority for the queue (lower priorities come first), and the route whose duration
-    /// is known.
+    /// Sets the client and the class priority for the queue (lower priorities come first), and the route under which
+    /// durations are known.
     pub fn queued(mut self, client: u32, priority: u8, route: ServiceRoute) -> Transfer {
         let turn = Turn { client, priority, ..Turn::default() };
         self.queued = Queued { turn, route: Some(route), hold: Hold::Nothing };
         self
     }
 
-    /// Lets it take a place at its upstream before any of its body has arrived.
+    /// Lets the transfer take a place at its upstream before any of its body has arrived.
     pub fn unbuffered(mut self) -> Transfer {
         self.outbound.is_buffered = false;
         self
     }
 
-    /// Returns true if it still waits for its request's body, or the first 64 KB of it, before it takes a place: a
-    /// client that sends slowly holds none.
+    /// Returns true if the transfer still waits for its request's body, or the first 64 KB of it, before it takes a
+    /// place, so that a client that sends slowly holds no place.
     pub fn is_gathering(&self) -> bool {
         let has_begun = self.queued.hold != Hold::Nothing || self.connection.is_some();
         let is_gathered = self.outbound.is_buffered || self.outbound.is_unmeasured();
         !has_begun && is_gathered && !self.outbound.is_whole && self.room() > 0
     }
 
-    /// Takes the request's body from a stream, whose engine keeps more of it.
+    /// Makes the transfer take the request's body from a stream, whose engine keeps more of it.
     pub fn on_stream(mut self) -> Transfer {
         self.outbound.bytes_max = STREAM_BODY_BYTES_MAX;
         self
@@ -186,40 +186,40 @@ impl Transfer {
         self.outbound.bytes_max == STREAM_BODY_BYTES_MAX
     }
 
-    /// Returns true if everything that has arrived of the request is on its way, and the client has to send more.
+    /// Returns true if every byte of the request that has arrived was sent, and the client has to send more.
     pub fn waits_for_client(&self) -> bool {
         self.is_gathering() || self.connection.is_some() && self.outbound.waits_for_client()
     }
 
-    /// Waits for the place of this ticket, for as long as its upstream may be silent.
+    /// Makes the transfer wait for the place of this ticket, for as long as its upstream may be silent.
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
         self.deadline.set(now, self.group.read_timeout);
     }
 
-    /// Returns true if an upstream was chosen for it.
+    /// Returns true if an upstream was chosen.
     pub fn has_peer(&self) -> bool {
         self.peer != usize::MAX
     }
 
-    /// What waits of the request until its upstream takes it, and what its upstream has taken.
+    /// Returns the number of bytes of the request that wait for the upstream, and of bytes that the upstream has taken.
     pub fn waiting(&self) -> Waiting {
         self.outbound.waiting()
     }
 
-    /// Returns true if it is a health check.
+    /// Returns true if the transfer is a health check.
     pub fn is_probe(&self) -> bool {
         self.exchange.is_check()
     }
 
     /// Sets whether the request asks for another protocol. `accept` is the only valid answer to the key, if the client
-    /// takes a WebSocket and nothing else.
+    /// accepts nothing but a WebSocket.
     pub fn upgrading(mut self, is_asked: bool, accept: Option<[u8; ACCEPT_BYTES]>) -> Transfer {
         (self.inbound.tunnel.is_asked, self.inbound.tunnel.accept) = (is_asked, accept);
         self
     }
 
-    /// Begins on a connection, from the first byte.
+    /// Begins the request on a connection, from its first byte.
     pub fn connect(&mut self, connection: usize, is_idle: bool, now: Nanos) {
         self.connection = Some(connection);
         self.outbound.rewind();
@@ -233,7 +233,7 @@ impl Transfer {
         !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound, endpoints)
     }
 
-    /// Returns true if no connection could be made for it.
+    /// Returns true if no connection could be made for the request.
     pub(super) fn is_unconnected(&self, fault: &Fault) -> bool {
         self.attempt.is_unconnected(fault, &self.outbound)
     }
@@ -243,7 +243,7 @@ impl Transfer {
         self.attempt.on_failed(fault, &self.outbound);
     }
 
-    /// The maximum time of silence of the upstream.
+    /// The maximum time for which the upstream may be silent.
     pub(super) fn patience(&self) -> Nanos {
         self.inbound.tunnel.patience(self.outbound.has_ended, self.group.read_timeout)
     }
@@ -268,25 +268,25 @@ impl Transfer {
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
-    /// Why its body of unknown length cannot be gathered to the end.
+    /// Returns the reason why a body of unknown length cannot be gathered to its end.
     pub fn too_large_to_gather(&self) -> Fault {
         let is_over = self.outbound.bytes.len() - self.outbound.at >= UNMEASURED_BODY_BYTES_MAX;
         if is_over { Fault::Unmeasured } else { Fault::NoMemory }
     }
 
-    /// Returns true if more of the request is to come, and there is room for it.
+    /// Returns true if more of the request will come, and there is room for it.
     pub fn is_wanting(&self) -> bool {
         !self.outbound.is_whole && self.room() > 0
     }
 
-    /// Appends more of the request's body; `is_last` ends it. What an upstream does not want is dropped.
+    /// Appends more of the request's body; `is_last` ends it. Bytes that the upstream does not want are dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
         if self.inbound.tunnel.is_open || self.client.body.take(bytes.len()) {
             self.outbound.push(bytes, is_last);
         }
     }
 
-    /// Returns true if its client has sent a larger body than it may.
+    /// Returns true if the client has sent a larger body than is allowed.
     pub fn is_too_large(&self) -> bool {
         self.client.body.is_exceeded
     }
@@ -305,7 +305,8 @@ impl Transfer {
         self.deadline.set(now, self.patience());
     }
 
-    /// Sets the deadline if the upstream is awaited. The upload has a client's deadline.
+    /// Sets the deadline if the upstream is awaited, and clears it while the client is: an upload has a deadline of its
+    /// own.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         if self.outbound.waits_for_client() {
             self.deadline.clear();
@@ -325,7 +326,7 @@ impl Transfer {
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
 
-    /// Returns true if the head has arrived.
+    /// Returns true if the head of the response has arrived.
     pub fn is_answered(&self) -> bool {
         self.inbound.body.is_some()
     }
@@ -340,7 +341,7 @@ impl Transfer {
         TransferStep::Wait
     }
 
-    /// Returns true if both sides speak another protocol.
+    /// Returns true if client and upstream have changed to another protocol.
     pub fn is_tunnel(&self) -> bool {
         self.inbound.tunnel.is_open
     }
@@ -351,7 +352,7 @@ impl Transfer {
         is_sent && self.inbound.kept_for > Nanos::ZERO && self.inbound.kept.is_empty()
     }
 
-    /// The fault of an upstream that has kept its client waiting for too long.
+    /// The fault of an upstream that has exceeded its deadline.
     pub fn timed_out(&self) -> Fault {
         Fault::TooSlow(match () {
             () if self.connection.is_none() => "none of its places became free in time",
@@ -366,58 +367,59 @@ impl Transfer {
         self.inbound.body_bytes
     }
 
-    /// Returns true if it holds its upstream's place while its client takes the response.
+    /// Returns true if the response holds its upstream's place while the client receives it.
     pub fn is_held(&self) -> bool {
         self.inbound.is_held
     }
 
-    /// Ends that; returns whether it was so.
+    /// Records that the response no longer does. Returns whether it did.
     pub fn let_go(&mut self) -> bool {
         std::mem::take(&mut self.inbound.is_held)
     }
 
-    /// The time the upstream took from the last byte of the request to that of the response, or until it had to wait
-    /// for the client, with the route of the request. `None` for a tunnel, where the time means nothing.
+    /// The time that the upstream took from the last byte of the request to the last byte of the response, or until the
+    /// response had to wait for the client, with the route of the request. `None` for a tunnel, where the time means
+    /// nothing.
     pub fn service(&self, now: Nanos) -> Option<(ServiceRoute, Nanos)> {
         let route = self.queued.route.filter(|_| !self.inbound.tunnel.is_open)?;
         Some((route, self.inbound.held_at.unwrap_or(now) - self.outbound.sent_at))
     }
 
-    /// The size of the response's body, as far as announced by its head or received.
+    /// The size of the response's body: the length that its head announces, or the bytes received if those are more.
     pub fn size_bytes(&self) -> u64 {
         self.inbound.announced_bytes.max(self.inbound.body_bytes)
     }
 
-    /// The bytes of memory in use, without what has arrived on a stream.
+    /// The bytes of memory in use, without bytes that have arrived on a stream.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let head_bytes = self.outbound.of_stream.as_ref().map_or(0, |of_stream| of_stream.head.bytes());
         self.outbound.bytes.capacity() + head_bytes + self.inbound.kept.capacity()
     }
 
-    /// The account of the connection that it is for.
+    /// The account of the response bytes of the client connection.
     pub fn account(&self) -> &Account {
         self.inbound.kept.account()
     }
 
-    /// Records that it cannot continue for lack of memory.
+    /// Records that the transfer cannot continue for lack of memory.
     pub(super) fn need_memory(&mut self) {
         if self.inbound.memory == Memory::Enough {
             self.inbound.memory = Memory::Needed;
         }
     }
 
-    /// Returns true if it needs memory, and is not in the list of waiting transfers yet.
+    /// Returns true if the transfer needs memory and is not yet in the list of those that wait for it.
     pub fn begins_to_starve(&self) -> bool {
         self.inbound.memory == Memory::Needed
     }
 
-    /// Records that it is in that list.
+    /// Records that the transfer is in the list of those that wait for memory.
     pub fn starve(&mut self) {
         self.inbound.memory = Memory::Awaited;
     }
 
-    /// Records that it is not, because memory is available.
+    /// Records that the transfer has left that list, because memory is available.
     pub fn feed(&mut self) {
         self.inbound.memory = Memory::Enough;
     }

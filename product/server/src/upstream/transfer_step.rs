@@ -5,11 +5,11 @@ use super::Fault;
 /// The result of a step of a transfer.
 #[derive(Debug)]
 pub enum TransferStep {
-    /// Waiting until the upstream or the client goes on.
+    /// The transfer waits until the upstream or the client continues.
     Wait,
     /// The head of the response; [`super::Transfer::read_body`] reads its body.
     Head(UpstreamHead),
-    /// An interim response for the client; the next step returns what follows.
+    /// An interim response for the client; the next step continues after it.
     Interim(UpstreamHead),
     /// The response is complete.
     Done,

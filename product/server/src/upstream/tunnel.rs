@@ -1,4 +1,4 @@
-//! Another protocol in place of a body, as of a WebSocket.
+//! Another protocol in place of a body, for example for a WebSocket.
 
 use http::http1::upstream::{Framing, UpstreamFault, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
@@ -12,7 +12,7 @@ const IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// The tunnel of a transfer.
 #[derive(Debug, Default)]
 pub struct Tunnel {
-    /// The request asks for it.
+    /// The request asks for a tunnel.
     pub is_asked: bool,
     /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
     pub accept: Option<[u8; ACCEPT_BYTES]>,
@@ -21,8 +21,8 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Checks the response's change of protocol. It must have been requested, and come after the whole request. If the
-    /// request requires it, the response must contain it or an error.
+    /// Checks the response's change of protocol. It must have been requested, and must come after the whole request. If
+    /// the request requires a tunnel, the response must open one or be an error.
     pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
         let is_change = head.framing == Framing::Upgraded;
         let is_accepted = || match &self.accept {
@@ -38,7 +38,8 @@ impl Tunnel {
         })))
     }
 
-    /// The maximum time of silence of the upstream. In a tunnel whose client has ended its side, no longer than in a response.
+    /// The maximum time for which the upstream may be silent. In a tunnel whose client has ended its side, it is no
+    /// longer than in a response.
     pub fn patience(&self, has_client_ended: bool, read_timeout: Nanos) -> Nanos {
         if self.is_open && !has_client_ended { IDLE_FOR } else { read_timeout }
     }

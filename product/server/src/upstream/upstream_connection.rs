@@ -22,12 +22,12 @@ use super::wire::{Readiness, Received, Wire};
 use super::{Announced, BodySink, Endpoint, Fault};
 use crate::net::{Net, Source};
 
-/// The number of bytes read from a socket at once.
+/// The maximum number of bytes read from a socket in one system call.
 const READ_BYTES: usize = 64 << 10;
 /// The maximum number of connections to upstreams of one worker.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// Returns the connection of this token, if it belongs to an upstream connection.
+/// Returns the slot of the connection with this token, if it is a token of a connection to an upstream.
 pub fn connection_of(token: u64) -> Option<usize> {
     let at = (token & u64::from(u32::MAX)) as usize;
     (token >= TOKENS && at < CONNECTIONS_MAX).then_some(at)
@@ -37,15 +37,15 @@ pub struct UpstreamConnection<N: Net> {
     socket: N::Tcp,
     /// The TLS session, if the upstream speaks TLS.
     tls: Option<Box<ClientSession>>,
-    /// The announcement it begins with; `preface` holds the part of that which has not left.
+    /// The announcement at the beginning of the connection; `preface` holds the part of it that has not left.
     pub announced: Announced,
     preface: Vec<u8>,
     pub peer: usize,
-    /// The client connection that it serves exclusively.
+    /// The client connection that this connection serves exclusively, if any.
     bound_to: Option<u64>,
-    /// When it has waited for a request for so long that its upstream may close it.
+    /// The instant from which on the upstream may close the connection because it has waited too long for a request.
     idle_until: Nanos,
-    /// The reports of what is ready ([`Net::reports`]) before it began to wait for a request.
+    /// The number of readiness reports ([`Net::reports`]) when the connection began to wait for a request.
     idle_since: u64,
     ready: Readiness,
     limits: ResponseLimits,
@@ -58,7 +58,7 @@ pub struct UpstreamConnection<N: Net> {
 pub enum Load {
     /// HTTP/1.1: one transfer, or none while it waits for a request.
     Single(Option<usize>),
-    /// HTTP/2.
+    /// HTTP/2: several transfers.
     Several(Box<Multiplexed>),
 }
 
@@ -70,26 +70,26 @@ pub enum Told {
     GoesOn(usize),
     /// The connection's transfers may continue.
     Several,
-    /// The connection is of no further use.
+    /// The connection cannot be used any more.
     Over,
 }
 
 /// All connections to upstreams of a worker.
 pub struct UpstreamConnections<N: Net> {
     all: Slab<UpstreamConnection<N>>,
-    /// Connections that serve one client connection exclusively, by that client connection.
+    /// The connections that serve one client connection exclusively, with that client connection first.
     bound: BTreeSet<(u64, usize)>,
     buffers: Buffers,
-    /// The limits of connections that are yet to be made.
+    /// The limits of new connections.
     pub limits: ResponseLimits,
 }
 
-/// Buffers for received bytes, with no state between uses. Most servers have no upstream, and allocate none.
+/// Buffers for received bytes, without state between uses. Most servers have no upstream, and allocate none.
 #[derive(Default)]
 struct Buffers {
-    /// Bytes of a socket.
+    /// Bytes received from a socket.
     received: Box<[u8]>,
-    /// Bytes of a stream.
+    /// Bytes read from a stream.
     read: Vec<u8>,
 }
 
@@ -114,14 +114,14 @@ impl<N: Net> UpstreamConnection<N> {
         matches!(self.load, Load::Several(_))
     }
 
-    /// Returns true if it has waited for a request for so long that its upstream may close it.
+    /// Returns true if the connection has waited so long for a request that the upstream may close it.
     pub fn is_old(&self, now: Nanos) -> bool {
         self.is_idle() && now >= self.idle_until
     }
 
-    /// Returns true if nothing has come on it while it waited for a request, not even its end. What has would be read as
-    /// the response to the next request. The socket is asked only if the last report says nothing of it, or for a request
-    /// that is lost where its upstream has closed since.
+    /// Returns true if nothing has arrived on the connection while it waited for a request, not even its end. Arrived
+    /// bytes would be read as the response to the next request. The socket is read only if the last report does not
+    /// cover the connection, or for a request that would be lost if the upstream had closed the connection since.
     fn is_quiet(&mut self, net: &N, token: u64, is_repeatable: bool) -> bool {
         let is_reported = net.reports() > self.idle_since && !net.is_left(token);
         let mut wire = self.wire();
@@ -131,18 +131,18 @@ impl<N: Net> UpstreamConnection<N> {
         wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
     }
 
-    /// Returns true if it is an HTTP/2 connection that was established.
+    /// Returns true if this is an HTTP/2 connection that was established.
     pub fn has_begun(&self) -> bool {
         matches!(&self.load, Load::Several(several) if several.has_begun())
     }
 
-    /// Assigns an HTTP/1.1 connection to this transfer; one that was idle is writable.
+    /// Assigns an HTTP/1.1 connection to this transfer. An idle connection counts as writable.
     pub fn take(&mut self, transfer: usize, is_idle: bool) {
         self.load = Load::Single(Some(transfer));
         self.ready.is_writable |= is_idle;
     }
 
-    /// Decodes the next answer as FastCGI; its memory is counted in `account`.
+    /// Decodes the next answer as FastCGI, and counts its memory in `account`.
     pub fn decode(&mut self, (keeps_connection, is_head): (bool, bool), account: &Account) {
         let head_bytes_max = self.limits.head.head_bytes_max;
         let decoder = Decoder::new(head_bytes_max, keeps_connection);
@@ -162,9 +162,9 @@ impl<N: Net> UpstreamConnection<N> {
             Load::Single(transfer) => match transfer {
                 Some(transfer) => Told::GoesOn(*transfer),
                 None if !has_come => Told::Nothing,
-                // TLS tickets for later connections.
+                // TLS tickets for later connections may arrive.
                 None if wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing) => Told::Nothing,
-                // It ended, or sent something unrequested.
+                // The connection has ended, or the upstream sent something unrequested.
                 None => Told::Over,
             },
             Load::Several(several) => {
@@ -174,7 +174,7 @@ impl<N: Net> UpstreamConnection<N> {
         }
     }
 
-    /// Continues a transfer until its head has arrived, or it has to wait.
+    /// Continues a transfer until its head has arrived, or the transfer has to wait.
     fn step(
         &mut self,
         transfer: &mut Transfer,
@@ -227,7 +227,7 @@ impl<N: Net> Default for UpstreamConnections<N> {
 }
 
 impl<N: Net> UpstreamConnections<N> {
-    /// Opens a connection; it may still be connecting.
+    /// Opens a connection, which may still be connecting when this returns.
     pub fn open(
         &mut self,
         net: &N,
@@ -285,7 +285,8 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.get(at)
     }
 
-    /// Binds the connection to this client connection: its upstream may attribute everything on it to that client.
+    /// Binds the connection to this client connection, because its upstream may attribute all requests on it to that
+    /// client.
     pub fn bind(&mut self, at: usize, client: u64) {
         let Some(own) = self.all.get_mut(at).filter(|own| own.bound_to.is_none()) else { return };
         own.bound_to = Some(client);
@@ -297,13 +298,14 @@ impl<N: Net> UpstreamConnections<N> {
         self.bound.range((client, 0)..=(client, usize::MAX)).map(|(_, at)| *at)
     }
 
-    /// Returns whether a transfer may use this connection: it must announce the same, and be bound to the same client
-    /// connection or to none.
+    /// Returns whether a transfer may use this connection: both must announce the same client, and the connection must
+    /// be bound to `bound_to` or not bound.
     pub fn may_serve(&self, at: usize, transfer: &Transfer, bound_to: Option<u64>) -> bool {
         self.all.get(at).is_some_and(|own| own.announced == transfer.client.announced && own.bound_to == bound_to)
     }
 
-    /// Returns true if an idle HTTP/1.1 connection may carry a request: it is neither old nor has anything come on it.
+    /// Returns true if an idle HTTP/1.1 connection may carry a request: it is not too old, and nothing has arrived on
+    /// it.
     pub fn is_usable(&mut self, net: &N, now: Nanos, at: usize, is_repeatable: bool) -> bool {
         let own = self.all.get_mut(at).filter(|own| !own.is_old(now));
         own.is_some_and(|own| own.is_quiet(net, TOKENS | at as u64, is_repeatable))
@@ -323,15 +325,15 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.get_mut(at).map_or(Told::Nothing, |own| own.on_ready(scratch, now, flags))
     }
 
-    /// Continues a transfer until its head has arrived, or it has to wait.
+    /// Continues a transfer until its head has arrived, or the transfer has to wait.
     pub fn step(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         let scratch = &mut self.buffers.received;
         let own = transfer.connection.and_then(|own| self.all.get_mut(own));
         own.map_or(Ok(None), |own| own.step(transfer, number, scratch, now))
     }
 
-    /// Continues with the body of a response, and acknowledges it to an upstream that may hold back the rest until
-    /// then.
+    /// Continues with the body of a response. Acknowledges the first bytes to an upstream that may hold back the rest
+    /// until they are acknowledged.
     pub fn read_body(
         &mut self,
         transfer: &mut Transfer,
@@ -347,7 +349,7 @@ impl<N: Net> UpstreamConnections<N> {
         step
     }
 
-    /// Ends a transfer, whose response was complete or not. Returns false if its connection is of no further use.
+    /// Ends a transfer, with a complete response or without. Returns false if the connection cannot be used any more.
     pub fn leave(&mut self, net: &N, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
         own.idle_since = net.reports();
@@ -369,7 +371,7 @@ impl<N: Net> UpstreamConnections<N> {
         }
     }
 
-    /// Takes what the program at the other end has said aside.
+    /// Takes the text that the program at the other end has written to its error stream.
     pub fn take_said(&mut self, at: usize) -> Option<String> {
         self.all.get_mut(at)?.inflow.as_mut()?.take_said()
     }
@@ -379,7 +381,7 @@ impl<N: Net> UpstreamConnections<N> {
         if let Load::Several(several) = &mut self.all.get_mut(at)?.load { Some(several) } else { None }
     }
 
-    /// The bytes of memory of what has arrived for a transfer on a stream.
+    /// The bytes of memory for the bytes that have arrived for a transfer on a stream.
     #[cfg(test)]
     pub fn alive_bytes(&self, transfer: &Transfer, number: usize) -> usize {
         match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
@@ -394,6 +396,7 @@ impl<N: Net> UpstreamConnections<N> {
     }
 }
 
-/// An upstream may hold back the first bytes of a body until its head is acknowledged (Nagle's algorithm, RFC 9293
-/// section 3.7.4), if it writes them one after the other. After a whole segment it does not.
+/// The maximum number of first bytes of a body that are acknowledged. An upstream that writes head and body separately
+/// may hold back the body until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4). After a whole
+/// segment it does not.
 const HELD_BACK_BYTES_MAX: u64 = 1460;

@@ -1,12 +1,12 @@
-//! Places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
-//! `max_concurrent_requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::upstream_queue`]).
-//! Tunnels have places of their own: they last for hours, and an application that answers requests with threads has
-//! other threads for them.
+//! The places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
+//! `max_concurrent_requests`, and the share of a client and the order of waiting requests are the same as with a single
+//! loop ([`sched::upstream_queue`]). Tunnels have places of their own: they last for hours, and an application that
+//! answers requests with threads has other threads for them.
 //!
-//! A place that is given back goes to the next waiting request under the same lock, whichever loop that belongs to, so
-//! no newcomer comes between. A request of another loop is put into that loop's box, and then its wake is set. A loop
-//! clears its wake before it looks into its box ([`Wake`](crate::wake::Wake)), so no place is lost; it gives the place
-//! back if the request has left meanwhile.
+//! A place that is given back goes to the next waiting request under the same lock, whichever loop has that request, so
+//! no newcomer can take it. For a request of another loop, the place is put into that loop's box, and then that loop's
+//! wake is set. A loop clears its wake before it looks into its box ([`Wake`](crate::wake::Wake)), so no place is lost.
+//! It gives the place back if the request has left.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -28,9 +28,9 @@ pub struct UpstreamPlaces {
 #[derive(Debug)]
 struct LoopBox {
     wake: Arc<Wake>,
-    /// Bounded by the number of places at all upstreams.
+    /// The places handed to the loop; at most as many as there are at all upstreams.
     handed: Mutex<Vec<Handed>>,
-    /// Lets a loop check an empty box without a lock.
+    /// Set if the box is not empty, so that a loop can check it without a lock.
     is_filled: AtomicBool,
 }
 
@@ -38,7 +38,8 @@ struct LoopBox {
 #[derive(Debug, Default)]
 pub struct EndpointPlaces {
     state: Mutex<State>,
-    /// The number of requests under way and waiting, and tunnels, as in the state; read without its lock.
+    /// The number of requests under way and waiting, and of tunnels, as in the state. It is read without the state's
+    /// lock.
     load: AtomicUsize,
     /// The number of requests whose responses wait for their clients.
     held: AtomicU32,
@@ -47,7 +48,7 @@ pub struct EndpointPlaces {
 #[derive(Debug, Default)]
 struct State {
     requests: Places<Waiter>,
-    /// Tunnels do not wait for places.
+    /// The places of tunnels, which never wait for one.
     tunnels: Places<()>,
     /// The number of tickets issued to waiting requests.
     tickets: u64,
@@ -65,13 +66,13 @@ struct Waiter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     Taken,
-    /// Waits for the [`Handed`] of this ticket.
+    /// The request waits for the [`Handed`] of this ticket.
     Waits(u64),
-    /// The maximum number of requests wait, of all clients or of its own.
+    /// The maximum number of requests wait, of all clients or of this client.
     Full,
 }
 
-/// A place for a waiting request of this exchange. If the request does not wait any more, the place must be given back.
+/// A place for a waiting request of this exchange. If the request no longer waits, the place must be given back.
 #[derive(Debug, Clone)]
 pub struct Handed {
     pub exchange: ExchangeId,
@@ -88,7 +89,7 @@ pub struct LoopPlaces {
 }
 
 impl UpstreamPlaces {
-    /// Creates the places for the event loops with the given wakes, by their numbers.
+    /// Creates the places for the event loops with the given wakes, in the order of their numbers.
     pub fn new(wakes: &[Arc<Wake>]) -> UpstreamPlaces {
         let of = |wake: &Arc<Wake>| LoopBox {
             wake: Arc::clone(wake),
@@ -98,14 +99,14 @@ impl UpstreamPlaces {
         UpstreamPlaces { by_endpoint: Mutex::default(), loops: wakes.iter().map(of).collect() }
     }
 
-    /// The view of the event loop of this number.
+    /// Returns the places as the event loop with this number uses them.
     pub fn of_loop(self: &Arc<UpstreamPlaces>, number: usize) -> LoopPlaces {
         LoopPlaces { all: Arc::clone(self), number }
     }
 }
 
 impl LoopPlaces {
-    /// The places of this upstream, the same for all loops while one of them uses it.
+    /// Returns the places of this upstream. All loops get the same ones while one of them uses the upstream.
     pub fn of(&self, endpoint: &Endpoint) -> Arc<EndpointPlaces> {
         let mut known = lock(&self.all.by_endpoint);
         if let Some(places) = known.get(endpoint).and_then(Weak::upgrade) {
@@ -131,12 +132,13 @@ impl LoopPlaces {
         begun
     }
 
-    /// Gives a client's place back. What becomes free goes to waiting requests: to this loop's through `own`, to
-    /// others' through their boxes.
+    /// Gives a client's place back. The free places go to waiting requests: of this loop through `own`, of other loops
+    /// through their boxes.
     pub fn end(&self, places: &Arc<EndpointPlaces>, client: u32, own: &mut Vec<Handed>) {
         let mut state = lock(&places.state);
         state.requests.end(client);
-        // More than one if a reload has changed `max_concurrent_requests`, or the client had its full share.
+        // More than one place is free if a reload has changed `max_concurrent_requests`, or if the client had its full
+        // share.
         while let Some(Waiter { ticket, event_loop, exchange, client }) = state.requests.begin_next() {
             let handed = Handed { exchange, ticket, client, places: Arc::clone(places) };
             if event_loop == self.number {
@@ -148,7 +150,7 @@ impl LoopPlaces {
         places.note_load(&state);
     }
 
-    /// Takes what other loops have handed to this one, which must clear its wake before.
+    /// Takes the places that other loops have handed to this one, which must clear its wake first.
     pub fn take_handed(&self, into: &mut Vec<Handed>) {
         self.all.loops[self.number].take(into);
     }
@@ -183,14 +185,14 @@ impl EndpointPlaces {
         self.load.load(Relaxed)
     }
 
-    /// Removes the client's waiting request of this ticket; does nothing if it was handed a place.
+    /// Removes the client's waiting request of this ticket. Does nothing if it was handed a place.
     pub fn leave(&self, client: u32, ticket: u64) {
         let mut state = lock(&self.state);
         state.requests.leave(client, |waiter| waiter.ticket == ticket);
         self.note_load(&state);
     }
 
-    /// Takes one of `tunnels_max` tunnel places; a client may have half of them; returns false if there is none.
+    /// Takes one of `tunnels_max` tunnel places, of which a client may have half. Returns false if there is none.
     pub fn begin_tunnel(&self, client: u32, tunnels_max: u32) -> bool {
         let mut state = lock(&self.state);
         let bounds = Bounds { waiting_of_client: 0, ..Bounds::halves(tunnels_max) };
@@ -206,7 +208,7 @@ impl EndpointPlaces {
         self.note_load(&state);
     }
 
-    /// Records that a request began or ceased to wait for its client.
+    /// Records that a request began or stopped waiting for its client.
     pub fn on_held(&self, was_held: bool, is_held: bool) {
         match (was_held, is_held) {
             (false, true) => self.held.fetch_add(1, Relaxed),

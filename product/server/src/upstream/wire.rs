@@ -19,7 +19,7 @@ const RECORDS_BYTES: usize = 16 << 10;
 pub struct Readiness {
     pub is_readable: bool,
     pub is_writable: bool,
-    /// The upstream sends no more: the last bytes are followed by the end of the stream, which no other event reports.
+    /// The upstream sends no more. The end of the stream follows the last bytes, and no other event reports it.
     pub has_ended: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Readiness {
 pub enum Received {
     Bytes(usize),
     Nothing,
-    /// The end: nothing more comes; over TLS the upstream has announced it.
+    /// The end of the stream; over TLS the upstream has announced it.
     End,
 }
 
@@ -37,7 +37,7 @@ pub struct Wire<'c, S> {
     socket: &'c S,
     ready: &'c mut Readiness,
     tls: Option<&'c mut ClientSession>,
-    /// Sent before everything else, also before TLS.
+    /// The bytes sent before everything else, including TLS.
     preface: Option<&'c mut Vec<u8>>,
     /// The bytes that have arrived, if the upstream speaks FastCGI.
     inflow: Option<&'c mut Inflow>,
@@ -48,17 +48,17 @@ impl<'c, S: Stream> Wire<'c, S> {
         Wire { socket, ready, tls, preface: None, inflow: None }
     }
 
-    /// Sets the bytes that are sent first, as far as they have not been sent.
+    /// Sets the preface: the part of it that has not been sent yet.
     pub fn behind(self, preface: &'c mut Vec<u8>) -> Wire<'c, S> {
         Wire { preface: Some(preface), ..self }
     }
 
-    /// Decodes what is received as FastCGI, if there is a state for that.
+    /// Decodes received bytes as FastCGI, if there is a state for that.
     pub fn decoding(self, inflow: Option<&'c mut Inflow>) -> Wire<'c, S> {
         Wire { inflow, ..self }
     }
 
-    /// Sends the preface; returns whether it has left.
+    /// Sends the preface. Returns whether all of it has left.
     fn begin(&mut self) -> Result<bool, Fault> {
         let Some(preface) = self.preface.as_deref_mut() else { return Ok(true) };
         while !preface.is_empty() && self.ready.is_writable {
@@ -72,7 +72,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         Ok(preface.is_empty())
     }
 
-    /// Continues a handshake, and records that the socket did not take.
+    /// Continues a handshake, and sends records that the socket did not take before.
     pub fn go_on(&mut self) -> Result<(), Fault> {
         if !self.begin()? {
             return Ok(());
@@ -87,7 +87,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         loop {
             hand_down(self.socket, self.ready, tls).map_err(|error| Fault::Unreachable(error.into()))?;
             if !tls.is_handshaking() {
-                // Room that was there before is of use now.
+                // Room in the socket that existed before the handshake ended can be used now.
                 self.ready.is_writable = true;
                 return Ok(());
             }
@@ -112,7 +112,8 @@ impl<'c, S: Stream> Wire<'c, S> {
         self.ready.is_writable && !is_behind && !is_handshaking
     }
 
-    /// Sends the first of `bytes` and returns how many. Fails with `WouldBlock` while there is no room.
+    /// Sends the beginning of `bytes` and returns the number of bytes sent. Fails with `WouldBlock` while there is no
+    /// room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
         if !self.ready.is_writable || is_behind {
@@ -132,14 +133,14 @@ impl<'c, S: Stream> Wire<'c, S> {
         sent
     }
 
-    /// Acknowledges what has arrived at once, which otherwise takes 40 ms; not if there is more to read.
+    /// Acknowledges received data immediately instead of after 40 ms, unless more data waits to be read.
     pub fn acknowledge(&mut self) {
         if !self.ready.is_readable {
             self.socket.acknowledge();
         }
     }
 
-    /// Assumes that there is something to read, though no event has reported it.
+    /// Assumes that there is something to read, although no event has reported it.
     pub fn look(&mut self) {
         self.ready.is_readable = true;
     }
@@ -160,7 +161,8 @@ impl<'c, S: Stream> Wire<'c, S> {
             match self.take_records()? {
                 Received::Bytes(_) => has_taken = true,
                 Received::Nothing => {
-                    // Tickets, or part of a record whose rest may be held back until its beginning is acknowledged.
+                    // These are tickets, or part of a record whose rest may be held back until the beginning is
+                    // acknowledged.
                     if has_taken {
                         self.acknowledge();
                     }
@@ -177,14 +179,14 @@ impl<'c, S: Stream> Wire<'c, S> {
         let received = receive(self.socket, self.ready, &mut records)?;
         if let (Received::Bytes(bytes), Some(tls)) = (&received, &mut self.tls) {
             let opened = tls.open(&records[..*bytes]);
-            // Sends an alert, or a protocol answer. An error recurs with what is sent after it.
+            // This sends an alert, or a protocol answer. An error occurs again with the bytes sent next.
             let _ = hand_down(self.socket, self.ready, tls);
             opened.map_err(|broken| Fault::Tls(broken.of_server()))?;
         }
         Ok(received)
     }
 
-    /// Ends the sending side; the other side may go on.
+    /// Ends the sending side; the upstream may continue to send.
     pub fn finish(&mut self) {
         self.end();
         if self.tls.is_none() {
@@ -192,7 +194,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// Ends TLS; nothing more is sent.
+    /// Ends TLS, after which nothing more is sent.
     pub fn end(&mut self) {
         if let Some(tls) = self.tls.as_mut().filter(|tls| !tls.is_handshaking()) {
             tls.end();
@@ -201,7 +203,7 @@ impl<'c, S: Stream> Wire<'c, S> {
     }
 }
 
-/// Hands down sealed records, as far as there is room.
+/// Hands down sealed records, as many as there is room for.
 fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSession) -> io::Result<()> {
     while ready.is_writable && tls.has_unsent() {
         match tls.hand_down(&mut Down { socket, more: false }).error {
@@ -214,7 +216,7 @@ fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSessio
     Ok(())
 }
 
-/// Receives records of FastCGI until some of them are bytes of the response, which replace the records in `into`.
+/// Receives FastCGI records until some of them contain bytes of the response, which replace the records in `into`.
 fn receive_decoded(
     socket: &impl Stream,
     ready: &mut Readiness,
@@ -239,8 +241,7 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
         match socket.receive(into) {
             Ok(0) => return Ok(Received::End),
             Ok(bytes) => {
-                // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
-                // event.
+                // A short read has emptied the socket, except for the end of the stream; later bytes cause a new event.
                 ready.is_readable = bytes == into.len() || ready.has_ended;
                 return Ok(Received::Bytes(bytes));
             }
@@ -265,8 +266,8 @@ mod tests {
     use super::*;
     use crate::net::FarEnd;
 
-    /// An upstream that speaks TLS, at the other end of a socket that takes and returns `piece_bytes` at a time, and
-    /// blocks each second time.
+    /// An upstream that speaks TLS, behind a socket that takes and returns `piece_bytes` at a time and blocks every
+    /// second time.
     struct Secure {
         session: RefCell<Session>,
         heard: RefCell<Vec<u8>>,
@@ -330,8 +331,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Each side receives what the other sent, in whatever pieces and whenever it arrives, and the end counts
-        /// only if TLS announces it.
+        /// Each side receives the bytes that the other sent, in any pieces and at any time. The end counts only if TLS
+        /// announces it.
         #[test]
         fn every_byte_comes_through_however_it_is_cut(
             piece_bytes in 1usize..3000,
@@ -364,7 +365,7 @@ mod tests {
                     if says_end {
                         session.end();
                     }
-                    // The end of TCP need not follow that of TLS.
+                    // The end of TCP need not follow the end of TLS.
                     server.has_ended.set(has_fin || !says_end);
                     has_answered = true;
                 }
