@@ -24,7 +24,7 @@ pub struct Quic {
     pub session: Session,
     /// The datagrams for which the socket had no room.
     unsent: Option<Box<Datagrams>>,
-    /// The connection's number in [`Shared::full`] while it waits for room in its socket.
+    /// The connection's number in `Shared::full` while it waits for room in its socket.
     pub full: Option<u64>,
     /// The instant at which the session's next timer fires.
     pub timer_at: Option<Nanos>,
