@@ -93,6 +93,8 @@ struct {
 // What was put into the bands of responses, as they count it: with a head for each segment. Less what has left them and
 // what waits there, it is what they have dropped.
 __u64 put_bytes SEC(".data.weir_put");
+// When a flow last overtook packets of its own (`may_overtake`).
+__u64 overtook_ns SEC(".data.weir_rise");
 
 // Maximum number of responses distinguished in one packet: 64 KiB hold this many of 2 KiB.
 #define PIPELINED_MAX 32
@@ -107,6 +109,8 @@ __u64 put_bytes SEC(".data.weir_put");
 #define RECORD_BYTES_MAX (16384 + 2048)
 // Maximum number of records that begin in one packet: 64 KiB hold this many full ones.
 #define RECORDS_MAX 4
+// Minimum time between two flows that overtake packets of their own: each has a burst of packets out of order.
+#define OVERTAKE_NS 100000000ull
 // A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
 #define TRUESIZE_DATA_MIN 512
 
@@ -533,6 +537,20 @@ static __always_inline int stamp_flow(struct __sk_buff *skb, struct counters *co
 	return stamp(skb, counters, band, priority);
 }
 
+// Returns true if the flow may leave a band of clients ahead of their share though its packets may wait there, because
+// its client is not ahead any more. Something of a download is always outstanding, so it would stay there to its end.
+// TCP finds out by DSACK that what it sends again was not lost.
+static __always_inline bool may_overtake(struct tracked *tracked, __u64 ahead, __u64 now)
+{
+	if (!settings.allowance_bytes || ahead > settings.allowance_bytes || tracked->band < settings.behind_band)
+		return false;
+	// Negative if another processor's clock is ahead.
+	if ((__s64)(now - overtook_ns) < (__s64)OVERTAKE_NS)
+		return false;
+	overtook_ns = now;
+	return true;
+}
+
 // Classifies data by its flow. Its size is unknown, so every policy ranks it by the bytes sent.
 static __always_inline int classify_step(struct __sk_buff *skb, struct packet *packet, struct tracked *tracked,
 					 struct tuple *tuple, struct counters *counters)
@@ -575,7 +593,7 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	if (ahead > settings.allowance_bytes)
 		band = behind(band);
 	if (how == STEP_ON && band < tracked->band) {
-		if (is_held) {
+		if (is_held && !may_overtake(tracked, ahead, step.now)) {
 			counters->held_back++;
 			band = tracked->band;
 		} else {

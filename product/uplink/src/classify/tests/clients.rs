@@ -5,6 +5,7 @@ use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Arrival, Pace, Scheduler, Size};
 use units::Nanos;
 
+use super::tracked::{IPV4, TCP, arrive, ethernet, ipv4, leave, run_on, transport};
 use super::*;
 use crate::testing::loaded;
 
@@ -163,6 +164,54 @@ fn who_is_far_ahead_goes_behind_when_another_comes() {
         let counted = site.during(|| Pair::of("127.0.0.1", "127.0.0.2").answer(&[&plain(150_000)]));
         assert!(counted.behind > 0 && bands(&counted) == [11], "{counted:?}");
         assert_eq!(small(site, "127.0.0.3"), (vec![2], 0));
+    });
+}
+
+/// The payload of a forwarded segment, and flows of the client that is ahead.
+const SEGMENT_BYTES: u32 = 1400;
+const FLOWS: u32 = 20;
+
+/// The segment `nth` of the forwarded flow to this port of this client.
+fn segment(client: u8, port: u16, nth: u32) -> Vec<u8> {
+    let mut tcp = transport(TCP, 5000 + SEGMENT_BYTES * nth, SEGMENT_BYTES as usize);
+    tcp[2..4].copy_from_slice(&port.to_be_bytes());
+    ethernet(&[], IPV4, &ipv4(client, TCP, &tcp))
+}
+
+/// The acknowledgement of the first segment of this flow.
+fn first_acknowledged(client: u8, port: u16) -> Vec<u8> {
+    let mut tcp = transport(TCP, 77, 0);
+    tcp.copy_within(..2, 2);
+    tcp[..2].copy_from_slice(&port.to_be_bytes());
+    tcp[8..12].copy_from_slice(&(5000 + SEGMENT_BYTES).to_be_bytes());
+    let mut ip = ipv4(client, TCP, &tcp);
+    ip[12..20].rotate_left(4);
+    ethernet(&[], IPV4, &ip)
+}
+
+/// Forwarded downloads always have something outstanding, and rise with it once their client is within its allowance:
+/// one in a tenth of a second, since each has a burst of packets out of order.
+#[test]
+fn forwarded_downloads_of_who_is_ahead_no_more_rise_one_by_one() {
+    with(shared(32), |site| {
+        let id = find(&site.interface).unwrap().unwrap().facts.id;
+        let send = |nth| (0..FLOWS).for_each(|flow| run_on(id, &segment(1, 40_000 + flow as u16, nth)));
+        leave(site, &segment(2, 40_000, 0));
+        send(0);
+        (0..FLOWS).for_each(|flow| arrive(site, &first_acknowledged(1, 40_000 + flow as u16)));
+        let last = (1..200).find(|&nth| site.during(|| send(nth)).behind >= u64::from(FLOWS)).unwrap();
+        // The other client has so much that the first is within its allowance again, by more than it sends below.
+        (1..600).for_each(|nth| run_on(id, &segment(2, 40_000, nth)));
+        let began = std::time::Instant::now();
+        let counted = site.during(|| (1..=5).for_each(|after| send(last + after)));
+        // The clock of a tick is at most 10 ms late.
+        let most = 1 + (began.elapsed().as_millis() + 10) / 100;
+        assert_eq!(counted.behind, 0, "{counted:?}");
+        assert!((1..=most).contains(&counted.promotions.into()), "{counted:?}, {most}");
+        assert!(counted.held_back > 0 || most > 5, "{counted:?}");
+        // A tenth of a second later another rises.
+        std::thread::sleep(std::time::Duration::from_millis(120));
+        assert!(site.during(|| send(last + 6)).promotions > 0);
     });
 }
 
