@@ -46,7 +46,7 @@ pub static LIMITS: &[Key] = &[
         "limits.min_send_rate",
         text(Form::Size),
         Is("500"),
-        "Minimum average rate at which a client must take bytes, per second, while Weir waits for it ([which time](protocols.md#slow-clients)); else its connection ends. 0: no check.",
+        "Minimum average rate at which a client takes bytes, per second, while Weir waits for it ([details](protocols.md#slow-clients)); a slower one's connection ends. 0: off.",
         "1000",
     ),
     key(
