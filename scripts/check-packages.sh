@@ -146,7 +146,7 @@ fi
 config=$(jq -r '.[0].Config' "$work/layout/manifest.json")
 mapfile -t variables < <(jq -r '.config.Env[]' "$work/layout/$config")
 start_image() { exec env -i "${variables[@]}" /usr/sbin/chroot --userspec=65532:65532 "$work/image" "$@"; }
-start_image /usr/bin/weir serve /srv/www --listen '[::]:8080' >"$work/log" 2>&1 &
+start_image /usr/bin/weir serve /srv/www --listen :8080 >"$work/log" 2>&1 &
 server=$!
 answers http://127.0.0.1:8080/ | grep -q 'Weir is running' || fail "image: not the page of welcome"
 stop $server

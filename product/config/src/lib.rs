@@ -59,7 +59,8 @@ pub use site::{
 };
 pub use uplink_rate::UplinkRate;
 pub use value_forms::{
-    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, is_https_url, listen_address, listen_expected, timeout,
+    ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, has_ipv6, is_https_url, listen_address, listen_expected,
+    timeout,
 };
 
 use std::path::PathBuf;

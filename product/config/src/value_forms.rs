@@ -248,6 +248,13 @@ fn is_unix_socket(text: &str) -> bool {
     ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
 
+/// Returns false if this machine, or the filter of system calls around this process, has no sockets of IPv6 (`ipv6.disable=1`).
+pub fn has_ipv6() -> bool {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let opened = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    !matches!(opened, Err(rustix::io::Errno::AFNOSUPPORT))
+}
+
 /// Reads an address to listen on: an IP address and a port, `localhost:8080`, or `:8080` for all addresses, including
 /// IPv6 if this machine has it. A port without a colon is refused, because it does not show whether other machines are
 /// served.
@@ -256,13 +263,7 @@ pub fn listen_address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:").and_then(port) {
         return Some((Ipv4Addr::LOCALHOST, port).into());
     }
-    let all = || {
-        if Path::new("/proc/self/net/if_inet6").exists() {
-            Ipv6Addr::UNSPECIFIED.into()
-        } else {
-            IpAddr::from(Ipv4Addr::UNSPECIFIED)
-        }
-    };
+    let all = || if has_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv4Addr::UNSPECIFIED) };
     match text.strip_prefix(':') {
         Some(rest) => port(rest).map(|port| (all(), port).into()),
         None => text.parse().ok(),

@@ -29,6 +29,9 @@ pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> R
         StartError::Sites(SitesError::Log(..)) => wrong(&settings.held, "server.access_log", error),
         StartError::Privileges(_) => wrong(&settings.held, "server.user", error),
         StartError::Sites(SitesError::Secure(_)) => {
+            if let Some(at) = place_of(&settings.held, "acme.ca").filter(|_| said.contains("acme.ca")) {
+                return Remark { at, said };
+            }
             let secure = settings.listeners.iter().find(|listener| listener.value.is_secure);
             Remark { at: secure.map_or(Place::START, |listener| listener.at), said }
         }

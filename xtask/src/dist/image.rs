@@ -97,7 +97,7 @@ fn config(release: &Release, diff_id: &str) -> Value {
             // Where the rate that is found of the uplink is kept.
             "Env": ["PATH=/usr/bin", "STATE_DIRECTORY=/var/lib/weir"],
             "Entrypoint": ["/usr/bin/weir"],
-            "Cmd": ["serve", "/srv/www", "--listen", "[::]:8080"],
+            "Cmd": ["serve", "/srv/www", "--listen", ":8080"],
             "ExposedPorts": { "8080/tcp": {}, "8080/udp": {} },
             "StopSignal": "SIGTERM",
             "Labels": {

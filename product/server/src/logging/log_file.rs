@@ -107,12 +107,15 @@ impl Output {
     }
 }
 
+/// The mode of a new log, whatever the umask allows beyond it: it has addresses of clients and names of users.
+const MODE: u32 = 0o640;
+
 /// Opens a file for appending, without blocking: a pipe without a reader is an error instead of a wait. Also returns
 /// whether the file was created.
 fn append_to(path: &Path) -> io::Result<(File, bool)> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = File::options();
-    options.append(true).custom_flags(without_waiting);
+    options.append(true).mode(MODE).custom_flags(without_waiting);
     let (opened, is_made) = match options.open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => (options.create(true).open(path), true),
         opened => (opened, false),

@@ -190,6 +190,9 @@ pub(super) fn faults(
                 continue;
             }
             let Err(error) = open(&alone) else { continue };
+            if is_of_all(&error) {
+                return vec![Fault { of: None, error }];
+            }
             has_folder &= part != Part::Folder;
             let of = Some((at, part));
             faults.extend(all_of(error, site, keys).into_iter().map(|error| Fault { of, error }));
@@ -247,6 +250,11 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
         parts.push((Part::Access(at), SiteConfig { answers, ..bare.clone() }));
     }
     parts
+}
+
+/// Returns true for an error that every part of every site has.
+fn is_of_all(error: &StartError) -> bool {
+    matches!(error, StartError::Sites(SitesError::Secure(SecureError::Authorities(_))))
 }
 
 /// Returns all faults of the certificate and its key if `error` is about them, otherwise only `error`.

@@ -1,7 +1,7 @@
 //! The message at the start: what is served, at which addresses, and in which order. A terminal gets a few short lines, a log one.
 
 use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use server::service_manager::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
@@ -27,8 +27,9 @@ impl FirstLine {
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let certificates = certificates(config);
         let remarks = [memory(config.limits.memory), loops, account, certificates];
-        let remarks =
-            [&remarks.concat(), &http3_off(config), &no_index(config), &reach(config)].map(String::as_str).concat();
+        let remarks = [&remarks.concat(), &http3_off(config), &no_index(config), &reach(config), &ipv4_alone(config)]
+            .map(String::as_str)
+            .concat();
         // Sockets of the process before this one are not those of a service manager.
         let passed = config.passed.iter().filter(|socket| !socket.is_own());
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
@@ -162,6 +163,12 @@ fn http3_off(config: &Config) -> String {
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
+}
+
+/// A remark that an address without a host, which stands for all, is one of IPv4 here.
+fn ipv4_alone(config: &Config) -> String {
+    let is_of_all = config.listen.iter().any(|listen| listen.address.ip() == Ipv4Addr::UNSPECIFIED);
+    if is_of_all && !config::has_ipv6() { "; IPv4 alone: this machine has no IPv6".into() } else { String::new() }
 }
 
 /// A remark about an only site of files whose root has no index file, so that `/` is refused.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -248,6 +249,21 @@ fn every_request_of_a_pipeline_has_its_line() {
             assert!(line.contains(&format!("\"GET /a?{number} HTTP/1.1\" 200 5 ")), "{number}: {line}");
         }
     });
+}
+
+/// Under a umask of 0, which supervisors have, everybody could write it.
+#[test]
+fn a_new_log_is_for_its_user_and_group() {
+    let site = Site::with(&[("a", b"hello")]);
+    let (log, before) = (site.outside("access.log"), site.outside("access.log.1"));
+    let under = ["sh", "-c", "umask 0; exec \"$0\" \"$@\""];
+    let server = Server::start_under(&under, "127.0.0.1:0", &site, &["--access-log", log.to_str().unwrap()]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&log), 0o640);
+    fs::rename(&log, &before).unwrap();
+    server.signal(Signal::USR1);
+    wait_until("it is opened again", || log.exists());
+    assert_eq!((mode(&log), mode(&before)), (0o640, 0o640));
 }
 
 /// SIGUSR1 is what those who rotate nginx' log send; it used to end the server.

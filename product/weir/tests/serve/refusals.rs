@@ -52,6 +52,31 @@ fn run_without(call: libc::c_long, rules: Vec<SeccompRule>, errno: i32, path: &[
     (output, said)
 }
 
+/// `ipv6.disable=1`, and `RestrictAddressFamilies=AF_INET`: `:PORT` stands for the addresses that there are.
+#[test]
+fn without_ipv6_an_address_without_a_host_is_of_ipv4() {
+    let site = Site::of_sizes(&[10]);
+    let file = site.outside("weir.toml");
+    let text = format!("[[listener]]\naddress = \":0\"\n[[site]]\nroot = {:?}\n", site.served());
+    std::fs::write(&file, text).unwrap();
+    let is_ipv6 = || {
+        let family = libc::AF_INET6.unsigned_abs().into();
+        let family = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family).unwrap();
+        vec![SeccompRule::new(vec![family]).unwrap()]
+    };
+    let refused = || Errno(libc::EAFNOSUPPORT.unsigned_abs());
+    let by_flag = without(libc::SYS_socket, is_ipv6(), refused(), || Server::start_at(":0", &site, &[]));
+    let by_file = without(libc::SYS_socket, is_ipv6(), refused(), || Server::run(&file));
+    for server in [by_flag, by_file] {
+        assert!(server.address.ip() == std::net::Ipv4Addr::UNSPECIFIED, "{}", server.address);
+        let said = server.stdout().join("\n");
+        assert!(said.contains("IPv4 alone: this machine has no IPv6"), "{said}");
+        let mut client = server.connect();
+        client.send(get("/size-10"));
+        assert!(client.response().body == content(10));
+    }
+}
+
 /// Filters older than Linux 5.11 do not know `epoll_pwait2`.
 #[test]
 fn without_epoll_pwait2_it_serves_and_says_so_once() {

@@ -154,6 +154,29 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
 
+/// It was told for each part of the site that was tried alone.
+#[test]
+fn authorities_that_cannot_be_read_are_told_once() {
+    let site = Site::new();
+    let (dir, file) = (site.served().display().to_string(), site.outside("weir.toml"));
+    let state = site.outside("state").display().to_string();
+    let flags = ["--domain", "example.org", "--acme-ca", "missing.pem", "--state", &state];
+    let by_flags =
+        run_to_end(&[&["serve", &dir, "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"], &flags[..]].concat());
+    let text = format!(
+        "[server]\nstate = {state:?}\n[acme]\nca = \"missing.pem\"\n[[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n\
+         [[site]]\nhosts = [\"example.org\"]\nroot = {dir:?}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let by_file = run_to_end(&["run", &file]);
+    for (output, place) in [(by_flags, String::new()), (by_file, format!("{file}:4:"))] {
+        let said = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<&str> = said.lines().filter(|line| line.contains("cannot be verified")).collect();
+        assert!(output.status.code() == Some(1) && told.len() == 1 && told[0].contains(&place), "{said}");
+    }
+}
+
 #[test]
 fn lines_have_their_time_unless_the_journal_adds_it() {
     let site = Site::new();
