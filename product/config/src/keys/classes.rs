@@ -21,7 +21,7 @@ pub static CLASSES: &[Key] = &[
         "class.min_rate",
         text(Form::Rate),
         Absent("none"),
-        "A promise to the class: its minimum rate while it has something to send, whatever the others ask for, if the line carries uplink.rate. All minimum rates together fit it. It ends no slow client; `limits.min_send_rate` does.",
+        "Minimum rate of the class while it has something to send; all together fit the line. It ends no slow client: `limits.min_send_rate` does.",
         r#""2mbit""#,
     ),
     key("class.max_rate", text(Form::Rate), Absent("the rate of the uplink"), "Maximum rate.", r#""8mbit""#),
