@@ -510,6 +510,11 @@ mod tests {
         Handover { listener, pending, by_root: false, ready_max }
     }
 
+    /// Ends this side, even while a process that another test has just forked holds a copy of it.
+    fn end(side: &OwnedFd) {
+        rustix::net::shutdown(side, rustix::net::Shutdown::Both).unwrap();
+    }
+
     fn answer(handover: &mut Handover) -> Result<Option<Successor>, String> {
         handover.answer(|| panic!("nobody takes them twice"))
     }
@@ -529,13 +534,13 @@ mod tests {
     fn one_that_ends_or_takes_too_long_changes_nothing() {
         let (own, successor) = pair();
         let mut handover = pending(own, READY_MAX);
-        drop(successor);
+        end(&successor);
         assert_eq!(answer(&mut handover).err().unwrap(), "process 7 has ended before it took over; this one serves on");
         // It was ready, and has ended before it was let go.
         let (own, successor) = pair();
         let mut handover = pending(own, READY_MAX);
         send(&successor, READY, None).unwrap();
-        drop(successor);
+        end(&successor);
         assert!(answer(&mut handover).is_err() && handover.pending.is_none());
 
         let (own, successor) = pair();
