@@ -37,7 +37,7 @@ EVENTS = {
     "killed": "kill -9 {processes}; sleep 5",  # the unit starts it again after five seconds
 }
 EVENTS_OF = {"attach": {"queue": "tc -n server qdisc replace dev uplink root {queue}", "no queue": "tc -n server qdisc delete dev uplink root || true",
-                        "detach": SERVER + "{weir} attach --detach uplink || true", "given": GIVEN},
+                        "detach": "! " + SERVER + "{weir} attach --list --json | grep -q '\"interface\":\"uplink\"' || " + SERVER + "{weir} attach --detach uplink", "given": GIVEN},
              "serve": {"reload": "kill -HUP {youngest}", "upgrade": SERVER + "{weir} upgrade --pid {youngest} -- run /run/soak/weir.toml >>/run/soak/said 2>&1"}}
 
 

@@ -57,7 +57,7 @@ fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Whoever would send them: the client, a proxy before us, or we.
+/// The possible senders: the client, a proxy before us, or Weir.
 #[test]
 fn fields_are_set_and_removed() {
     let change = |name: &str, value: Option<&str>| FieldChange { name: name.into(), value: value.map(Into::into) };

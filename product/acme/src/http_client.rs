@@ -38,7 +38,7 @@ const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"), " instant-a
 #[error("{0}")]
 pub struct Unreached(pub String);
 
-/// What is kept of the last request and its response, which instant-acme does not report.
+/// The last request and its response, as far as errors need them; instant-acme does not report them.
 #[derive(Debug, Default, Clone)]
 pub struct Last {
     pub url: String,

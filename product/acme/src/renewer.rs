@@ -274,7 +274,7 @@ impl Run<'_> {
         stale.iter().for_each(|name| renewals.on_stale(name));
     }
 
-    /// Tells the renewals of the certificates in force.
+    /// Reports the certificates in force to the renewals.
     fn note_certificates(&self, renewals: &mut Renewals) {
         let names: Vec<String> = renewals.names().map(String::from).collect();
         for name in names {

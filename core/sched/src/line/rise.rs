@@ -32,7 +32,7 @@ pub(super) struct Rise {
 /// The growth per interval while the line was never full.
 const GROWTH_PERMILLE: u64 = 250;
 /// The maximum growth per interval, in bits per second, near the maximum that arrived with a queue or losses, which is
-/// nearly all that the line carries. So much excess fills a queue of a hundred packets between two looks. The growth is
+/// nearly all that the line carries. An excess of that size fills a queue of a hundred packets between two looks. The growth is
 /// at least a minimum part of the pace.
 const FULL_GROWTH: u64 = 6_000_000;
 const FULL_GROWTH_PERMILLE_MIN: u64 = 60;

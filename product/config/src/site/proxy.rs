@@ -342,7 +342,6 @@ impl UpstreamAddress {
 
     /// Returns the Host for a request without one (HTTP/1.0), as in nginx and HAProxy's health checks. Many programs
     /// refuse an empty Host.
-    /// empty one.
     pub fn authority(&self) -> String {
         let (host, port) = match &self.socket {
             UpstreamSocket::Tcp(host, port) => (host, *port),

@@ -30,7 +30,6 @@ const RESETS: (u64, u64) = (1000, 33);
 const GLITCHES: (u64, u64) = (1000, 33);
 /// The maximum number of pending answers to SETTINGS and PING: one more than the burst of [`crate::Flood::Control`], so
 /// that the client receives Weir's reason.
-/// receives our reason.
 const ACKS_MAX: usize = 1001;
 const SETTINGS_MAX: usize = 32;
 const CONTINUATIONS_MAX: usize = 8;

@@ -636,7 +636,7 @@ fn the_folder_of_a_name_says_whether_it_has_a_hash() {
     assert_eq!(control("/mixed/index-B3xK9faZ.js", &[BROWSER]), (200, immutable));
 }
 
-/// Whoever lacks something that is needed has the page in another coding, and the same page.
+/// A client that lacks something needed gets the same page in another coding.
 #[test]
 fn a_dictionary_is_used_for_its_own_clients_alone() {
     let mut rig = Rig::with_pages();

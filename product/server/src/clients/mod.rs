@@ -5,7 +5,6 @@
 //! limit. A client keeps its small index while it has connections, so a worker can use the index for its own records.
 //! The lock is held for a few dozen nanoseconds. A worker takes it for each connection, once a second to report the
 //! bytes sent on it, and for each request if requests are limited.
-//! on it, and for each request if requests are limited.
 
 mod bucket;
 mod busiest;

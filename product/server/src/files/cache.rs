@@ -13,9 +13,9 @@
 //!   on another host of a network file system) are found by comparing path and state again once [`REVALIDATE_AFTER`]
 //!   has passed since the last comparison, or at every use if the inode could not be watched.
 //!
-//! The cache checks four times a second whether another folder has replaced a root ([`Followed`]); everything cached
-//! for that site is then dropped. If a root cannot be checked without waiting, the next lookup that may wait finds the
-//! replacement: at the latest, the next comparison of a file.
+//! The cache checks four times a second whether another folder has replaced a root ([`Followed`]); the files cached for
+//! that site and all listings are then dropped. If a root cannot be checked without waiting, the next lookup that may
+//! wait finds the replacement: at the latest, the next comparison of a file.
 //!
 //! A file that stays open keeps its file system mounted, so it is closed once [`IDLE_AFTER`] has passed since its last
 //! use.

@@ -5,7 +5,6 @@
 //! that arrive while the lookup runs do not get its result, which may be older than the request: a request must see the
 //! changes made before it. They all wait for the next lookup of the path, which is rarely needed, because usually the
 //! first one has put the file into the cache.
-//! has put the file into the cache.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

@@ -16,13 +16,12 @@ const REMEMBERED_MAX: usize = 256;
 
 /// Estimates the wire bytes of packets from their memory. The 1,514 bytes of a full segment occupy 2,304 to 2,560
 /// bytes; short packets occupy relatively more.
-/// short packets relatively more.
 fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// The sockets that may have packets below TCP. A connection that has ended has none: its client has read it to the
-/// end.
+/// The sockets that may have packets below TCP. A connection that has ended counts as empty: its client has usually read
+/// everything, and the bytes left of an aborted one count as cross traffic.
 pub(super) struct Below {
     /// The sockets, the one written to last at the end.
     sockets: Vec<Known>,

@@ -202,7 +202,7 @@ pub(super) fn faults(
 }
 
 /// Explains why certificates cannot be kept in this folder, if that is so; then none is ordered. A start creates the
-/// folder, as root if the parent folder belongs to root.
+/// folder as root if it changes its user afterwards, and then this is not checked.
 fn unkept_certificates(folder: &Path, config: &Config) -> Option<String> {
     if folder.exists() {
         let tried = acme::Folder::new(folder.into()).try_out();

@@ -54,7 +54,7 @@ const LATE_MIN: Nanos = Nanos::from_millis(3);
 const SILENT_MS: u32 = 1000;
 /// The part of the bytes that left, in thousandths, above which bytes without a connection count as arrived: QUIC and
 /// other datagrams. Below it they are mainly handshakes and the like, and have arrived in the same proportion as the
-/// rest. Without this rule, the line would be found too slow by the unseen part beyond a third.
+/// rest. Without this rule, the rate found of a line that carries many such bytes would be too low.
 const UNSEEN_PERMILLE: u64 = 250;
 /// The key of the unseen bytes in place of a client's key.
 const UNSEEN: u64 = 0;

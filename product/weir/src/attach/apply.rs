@@ -46,7 +46,7 @@ pub struct Args {
     watch: bool,
 }
 
-/// What became of an attach.
+/// The result of an attach.
 enum Outcome {
     InPlace,
     Done(String),
@@ -144,7 +144,7 @@ fn watch(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is followed, and the failures that were said, by interface.
+/// The followed interfaces, and the failures reported for each.
 #[derive(Default)]
 struct Watched {
     following: BTreeMap<String, Following>,

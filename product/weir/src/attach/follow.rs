@@ -39,7 +39,7 @@ pub struct Following {
     lock: Lock,
     watch: LineWatch,
     kept: Kept,
-    /// What an earlier follower had found, until this one has found something.
+    /// The rate that an earlier follower had found, until this one has found a rate.
     earlier: Option<(Status, Instant)>,
     recorded_at: Instant,
     records: u32,

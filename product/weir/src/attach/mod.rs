@@ -29,7 +29,7 @@ use rate::{AttachRate, Wish};
 use saved::File;
 pub use show::{is_open, rate_of, rate_said, said};
 
-/// The ports of a server that are not told.
+/// The ports of a server if none are given.
 const PORTS: [u16; 2] = [80, 443];
 /// The flags of an attach, which `--list` and `--detach` have no use for.
 const ATTACH_FLAGS: [&str; 14] = [

@@ -1,4 +1,4 @@
-//! The rate of an attach: told, or found and followed.
+//! The rate of an attach: configured, or found and followed.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -37,14 +37,14 @@ impl FromStr for AttachRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Told(Rate),
-    /// The rate of the bands that are there, which were told one.
+    /// The configured rate of the bands that exist.
     AsIs,
     /// The rate is followed; the bands begin at this one, or stay at the one they have.
     Follow(Option<Rate>),
 }
 
 impl Wish {
-    /// The wish of a command: bands that were told a rate keep it unless told otherwise.
+    /// The rate that a command asks for: bands with a configured rate keep it unless the command gives another.
     pub fn of(rate: Option<AttachRate>, interface: &Interface) -> Result<Wish, Error> {
         match rate {
             Some(AttachRate::Told(rate)) => Ok(Wish::Told(rate)),

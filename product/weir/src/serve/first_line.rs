@@ -168,7 +168,7 @@ fn reach(config: &Config) -> String {
 /// A remark that an address without a host, which stands for all, is one of IPv4 here.
 fn ipv4_alone(config: &Config) -> String {
     let is_of_all = config.listen.iter().any(|listen| listen.address.ip() == Ipv4Addr::UNSPECIFIED);
-    if is_of_all && !config::has_ipv6() { "; IPv4 alone: this machine has no IPv6".into() } else { String::new() }
+    if is_of_all && !config::has_ipv6() { "; IPv4 only: this machine has no IPv6".into() } else { String::new() }
 }
 
 /// A remark about an only site of files whose root has no index file, so that `/` is refused.

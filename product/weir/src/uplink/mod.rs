@@ -148,7 +148,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn up(args: &Up) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
-    // A follower ends by this: the rate is told.
+    // A follower ends by this, because the rate is configured.
     follow::forget(&interface)?;
     let gone = || Failure::Failed(format!("another program removed the tree on {}; run this again", interface.name));
     let tree = tree::find(&interface)?.ok_or_else(gone)?;

@@ -70,7 +70,7 @@ fn without_ipv6_an_address_without_a_host_is_of_ipv4() {
     for server in [by_flag, by_file] {
         assert!(server.address.ip() == std::net::Ipv4Addr::UNSPECIFIED, "{}", server.address);
         let said = server.stdout().join("\n");
-        assert!(said.contains("IPv4 alone: this machine has no IPv6"), "{said}");
+        assert!(said.contains("IPv4 only: this machine has no IPv6"), "{said}");
         let mut client = server.connect();
         client.send(get("/size-10"));
         assert!(client.response().body == content(10));

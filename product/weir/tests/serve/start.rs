@@ -154,7 +154,7 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
 
-/// It was told for each part of the site that was tried alone.
+/// It was reported for each part of the site.
 #[test]
 fn authorities_that_cannot_be_read_are_told_once() {
     let site = Site::new();

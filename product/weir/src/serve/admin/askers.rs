@@ -75,7 +75,7 @@ impl Askers {
         self.all.iter().map(|asker| asker.until).min()
     }
 
-    /// What the clients wait for.
+    /// The events that the clients wait for.
     pub fn descriptors(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.all.iter().map(|asker| match asker.state {
             State::Asking(_) => PollFd::new(&asker.stream, PollFlags::IN),
