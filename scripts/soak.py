@@ -182,6 +182,7 @@ class Soak:
         time.sleep(AGAIN_S)
         if self.is_attach:
             self.do(EVENTS_OF["attach"]["detach"])
+            time.sleep(1)  # the kernel frees tables after the programs
         before["slab_kb"], left = hours[0]["slab_kb"], held()
         for when, first, last in (("the last hour", hours[0], hours[-1]), ("the end", before, left)):
             for key in (key for key, bound in GROWTH.items() if last[key] > first[key] + bound):
