@@ -123,11 +123,12 @@ fn the_last_flight_of_a_response_opens_the_window() {
     let (mut rig, streams) = begun(9, 1 << 20);
     let first = rig.session().path().cwnd_bytes;
     assert!((14_520..17_000).contains(&first), "{first}");
-    let (size, others) = (42_000, &streams[1..]);
+    let (size, others) = (30_000, &streams[1..]);
     rig.bodies.push((streams[0], Counting { at: 0, size }));
     rig.run();
     let opened = rig.session().path().cwnd_bytes;
-    assert!(opened > 3 * first, "{opened}");
+    // By acknowledgements that come while more waits it would be 27,588.
+    assert!(opened > 2 * first, "{opened}");
     for &stream in others {
         rig.bodies.push((stream, Counting { at: 0, size: 10_000 }));
         rig.run();
