@@ -23,12 +23,12 @@ pub enum Length {
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
-    /// Whether there is a body of unknown length.
+    /// True if there is a body of unknown length.
     pub(crate) is_length_unknown: bool,
-    /// Whether another server made the response: its Server is kept or none is sent, and our Date is added only if it
+    /// True if another server made the response: its Server is kept or none is sent, and our Date is added only if it
     /// has none.
     pub(crate) is_forwarded: bool,
-    /// Whether the content at this address never changes.
+    /// True if the content at this address never changes.
     pub(crate) is_immutable: bool,
     /// Fields shared between responses.
     pub(crate) shared: Shared,

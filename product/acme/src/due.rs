@@ -67,7 +67,7 @@ pub enum Scope {
     Name,
 }
 
-/// Why an order failed.
+/// The reason why an order failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub scope: Scope,
@@ -93,7 +93,7 @@ pub enum Step {
     Order(String),
     /// Ask the authority for the window in which the certificate for this name should be renewed.
     AskWindow(String),
-    /// Nothing until then.
+    /// No action until then.
     Wait(SystemTime),
 }
 
@@ -128,7 +128,7 @@ pub struct Failed {
 pub struct Outlook {
     /// When the next order is due.
     pub next_order: SystemTime,
-    /// Why no certificate was issued, if the last attempt failed.
+    /// The reason why no certificate was issued, if the last attempt failed.
     pub failed: Option<Failed>,
 }
 

@@ -20,7 +20,7 @@ const HEAD: &str = "# Weir made this file; it is replaced when the certificate i
 /// four certificates with a key.
 const TRIAL_BYTES: usize = 16 << 10;
 
-/// Why the folder cannot be used.
+/// The reason why the folder cannot be used.
 #[derive(Debug, Error)]
 #[error("cannot {doing} `{path}`: {error}; {cure}", path = .path.display())]
 pub struct FolderError {

@@ -125,7 +125,7 @@ pub struct Connection {
     pub own: [u8; 16],
     pub client: [u8; 16],
     pub is_ipv6: bool,
-    /// Whether the connection only passes through this host; its data then comes from its packets.
+    /// True if the connection only passes through this host; its data then comes from its packets.
     pub is_forwarded: bool,
     pub info: TcpInfo,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.

@@ -22,7 +22,7 @@ pub struct TcpInfo {
     /// The recent delivery rate in bytes per second; zero until it was measured, and on kernels before 4.9. Linux keeps
     /// the last rate that was not limited by the program's writing, and any higher one since.
     pub delivery_rate: u64,
-    /// Whether the program wrote too little for the rate to show the path's capacity.
+    /// True if the program wrote too little for the rate to show the path's capacity.
     pub is_delivery_app_limited: bool,
     /// Total payload bytes acknowledged. Zero on kernels before 4.2.
     pub acked_bytes: u64,

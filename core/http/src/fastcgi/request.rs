@@ -26,13 +26,13 @@ pub struct Script<'a> {
     pub client: IpAddr,
     /// The client's port, if the client itself is connected.
     pub client_port: Option<u16>,
-    /// Whether the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of other peers are not.
+    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of other peers are not.
     pub is_trusted: bool,
-    /// Whether the client uses TLS.
+    /// True if the client uses TLS.
     pub is_secure: bool,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// Whether the connection is used again.
+    /// True if the connection is used again.
     pub keeps_connection: bool,
     /// Fields that are set or removed, from the client or from Weir.
     pub changes: &'a [FieldChange],

@@ -16,7 +16,7 @@ pub struct Claimed<'a> {
     /// The rightmost address that is not a trusted proxy's, or else the leftmost; canonical. `None` if the proxies do
     /// not report it.
     pub client: Option<IpAddr>,
-    /// Whether the client used TLS; `None` if the proxies do not report it.
+    /// True if the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
     /// The host that was requested from the last proxy, by Forwarded; `None` if no proxy reports it there.
     pub host: Option<&'a [u8]>,

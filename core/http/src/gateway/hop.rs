@@ -31,7 +31,7 @@ pub(crate) fn is_listed(option: &[u8]) -> bool {
 pub(crate) struct Hop<F> {
     /// Returns the values of Connection.
     connection: F,
-    /// Whether Connection lists options other than [`PLAIN_OPTIONS`].
+    /// True if Connection lists options other than [`PLAIN_OPTIONS`].
     lists_fields: bool,
 }
 

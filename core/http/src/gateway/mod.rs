@@ -35,9 +35,9 @@ pub struct Gateway<'a> {
     /// The peer address of the connection.
     pub client: IpAddr,
     pub client_port: Option<u16>,
-    /// Whether the client came over TLS or QUIC.
+    /// True if the client came over TLS or QUIC.
     pub is_secure: bool,
-    /// Whether the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of other peers
+    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of other peers
     /// are replaced.
     pub is_trusted: bool,
     /// The client that this proxy reports ([`claimed`]); `None` if it reports none.
@@ -46,7 +46,7 @@ pub struct Gateway<'a> {
     pub host: Option<&'a [u8]>,
     /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// Whether the protocols that the request offers to switch to ([`asks_upgrade`]) are passed on.
+    /// True if the protocols that the request offers to switch to ([`asks_upgrade`]) are passed on.
     pub is_upgrade: bool,
     /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,

@@ -30,7 +30,7 @@ pub struct Chunked {
     extension_bytes_total: u64,
     data_bytes: u64,
     trailer_bytes: u32,
-    /// Whether the body is an upstream's, so that chunk sizes may be padded with spaces.
+    /// True if the body is an upstream's, so that chunk sizes may be padded with spaces.
     is_padded: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::{Method, PeerLength, Reject, Status};
 #[derive(Debug)]
 pub struct RequestBuilder {
     limits: Limits,
-    /// Whether CONNECT may have a protocol (RFC 8441 section 3).
+    /// True if CONNECT may have a protocol (RFC 8441 section 3).
     has_tunnels: bool,
     list: FieldList,
     section: FieldSection<Span>,

@@ -40,7 +40,7 @@ pub struct Lane {
     numbers: u32,
     free_numbers: Vec<u32>,
     remembered_max: usize,
-    /// Whether clients are remembered. Without a share no client is ahead, and none is remembered.
+    /// True if clients are remembered. Without a share no client is ahead, and none is remembered.
     remembers: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct ClassSpec {
     pub concurrent_max: Option<u32>,
     /// The order of its responses.
     pub order: Order,
-    /// Whether the class is pooled, without a share of its own: its responses stand in one order with the other pooled
+    /// True if the class is pooled, without a share of its own: its responses stand in one order with the other pooled
     /// classes of its priority, as in Almeida et al., whose classes differ only in their slots.
     pub is_pooled: bool,
 }

@@ -68,7 +68,7 @@ struct Client {
     window_began: Nanos,
     /// The mean excess over the base, and over the queue while it is short: of round trips, and of vague ones.
     noise: [Nanos; 2],
-    /// Whether a round trip was measured that no queue of ours can have delayed.
+    /// True if a round trip was measured that no queue of ours can have delayed.
     is_known: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct Seen {
     /// The total time in which the client's window kept bytes from being sent. A client that reads slowly also
     /// acknowledges late.
     pub shut_for: Nanos,
-    /// Whether a program acknowledges, which may be short of processor time, as over QUIC. Over TCP the kernel
+    /// True if a program acknowledges, which may be short of processor time, as over QUIC. Over TCP the kernel
     /// acknowledges.
     pub is_by_program: bool,
 }
@@ -39,9 +39,9 @@ pub struct Seen {
 pub struct Look {
     /// The round trip, if one was measured since.
     pub rtt: Option<Nanos>,
-    /// Whether the round trip is the handshake's, just measured.
+    /// True if the round trip is the handshake's, just measured.
     pub is_handshake: bool,
-    /// Whether the round trip includes an unknown time in front of the line, or was estimated without that time. It is
+    /// True if the round trip includes an unknown time in front of the line, or was estimated without that time. It is
     /// evidence only if there is no better.
     pub is_vague: bool,
     /// Wire bytes sent since, for the first time.

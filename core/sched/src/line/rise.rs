@@ -22,7 +22,7 @@ pub(super) struct Rise {
     hold_left: Nanos,
     next_in: Nanos,
     step_permille: u64,
-    /// Whether the pace grows, because the line was never full at a pace of ours, or recently carried twice as much.
+    /// True if the pace grows, because the line was never full at a pace of ours, or recently carried twice as much.
     /// While the line is clear, the pace doubles in three intervals.
     is_growing: bool,
     /// The last cut was for a queue or losses.

@@ -33,7 +33,7 @@ const READY_KEPT: usize = 4;
 pub struct Precedence {
     /// 0 is served first, 7 last.
     pub urgency: u8,
-    /// Whether the response is useful in parts, so that it takes turns with similar ones.
+    /// True if the response is useful in parts, so that it takes turns with similar ones.
     pub is_incremental: bool,
 }
 
@@ -186,7 +186,7 @@ pub struct Connection {
     /// The [`Offer::waits_since`] of offers to the lanes of another policy.
     waited_since: Nanos,
     turns: u64,
-    /// Whether the client has set a precedence other than the default for any job so far.
+    /// True if the client has set a precedence other than the default for any job so far.
     has_wishes: bool,
     members: Vec<Member>,
     /// The ready jobs with their slots; the first of the order is last.

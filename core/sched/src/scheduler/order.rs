@@ -11,7 +11,7 @@ use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
 pub struct Order {
     policy: Box<dyn Policy>,
-    /// Whether the policy follows jobs, and whether it uses paths, asked only once because few policies do.
+    /// True if the policy follows jobs, and whether it uses paths, asked only once because few policies do.
     follows_jobs: bool,
     needs_path: bool,
     guard: Guard,

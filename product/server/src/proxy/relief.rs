@@ -10,7 +10,7 @@ use crate::net::Net;
 /// The upstreams that have too many responses waiting for their clients.
 #[derive(Default)]
 pub struct Relief {
-    /// One waiting transfer of each crowded upstream that is not relieved yet.
+    /// A waiting transfer of each crowded upstream that is not relieved yet.
     crowded: VecDeque<usize>,
     /// The transfer whose upstream is being relieved.
     of: usize,

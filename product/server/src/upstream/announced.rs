@@ -7,7 +7,7 @@ use http::proxy_header::encode_proxy_header;
 /// The announcement at the beginning of a connection. The connection serves only transfers with the same announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// Nothing is announced: the connection begins with the first request.
+    /// No client is announced: the connection begins with the first request.
     Nobody,
     Ourselves,
     Client(SocketAddr),

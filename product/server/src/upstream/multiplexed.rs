@@ -27,7 +27,7 @@ pub struct Multiplexed {
     has_begun: bool,
     /// The upstream has been silent for longer than allowed, and may be gone.
     is_doubtful: bool,
-    /// Something has arrived. The first frame from the upstream is its SETTINGS (RFC 9113 section 3.4).
+    /// A frame has arrived. The first frame from the upstream is its SETTINGS (RFC 9113 section 3.4).
     has_heard: bool,
     heard_at: Nanos,
     /// The number of streams that the upstream is assumed to allow until it has reported it.

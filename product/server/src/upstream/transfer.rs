@@ -52,7 +52,7 @@ pub struct ClientConnection {
     pub logs_in: bool,
     pub announced: Announced,
     pub body: BodyAllowance,
-    /// More of the body on the client's stream is awaited, as at the beginning.
+    /// The next part of the body on the client's stream is awaited, as at the beginning.
     pub is_awaited: bool,
 }
 

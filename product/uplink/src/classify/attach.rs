@@ -25,7 +25,7 @@ pub struct Preview {
     pub settings: Settings,
     /// The tree that the marks refer to.
     pub tree: Plan,
-    /// Whether a classifier of ours is attached already.
+    /// True if a classifier of ours is attached already.
     pub is_again: bool,
     pub place: Hook,
 }

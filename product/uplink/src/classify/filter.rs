@@ -36,7 +36,7 @@ const TCA_BPF_ID: u16 = 11;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub has_clsact: bool,
-    /// Whether an `ingress` qdisc takes the place of the clsact. A program for egress would be attached to ingress
+    /// True if an `ingress` qdisc takes the place of the clsact. A program for egress would be attached to ingress
     /// there.
     pub has_ingress: bool,
     /// The numbers of our programs, in the order in which they run: more than one if an attach was interrupted.
@@ -44,9 +44,9 @@ pub struct Filters {
     pub at_clsact: Option<u32>,
     /// The numbers of our programs that see packets arrive, only at TCX.
     pub arriving: Vec<u32>,
-    /// Whether there is a filter that is not ours.
+    /// True if there is a filter that is not ours.
     pub has_others: bool,
-    /// Whether another program's filter has our position.
+    /// True if another program's filter has our position.
     pub is_taken: bool,
     /// Other programs' egress filters, by kind and priority: before our filter, then after it.
     pub before: Vec<String>,

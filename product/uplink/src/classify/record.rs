@@ -13,7 +13,7 @@ const KIND: &str = "attached";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     pub tree: bool,
-    /// Whether there is a clsact to which our program is not attached yet, or no longer. While the program is attached,
+    /// True if there is a clsact to which our program is not attached yet, or no longer. While the program is attached,
     /// its settings record this.
     pub empty_clsact: bool,
 }

@@ -56,7 +56,7 @@ pub struct Settings {
     pub policy: Policy,
     pub made_clsact: bool,
     pub made_tree: bool,
-    /// Whether packets to the ports are ordered too.
+    /// True if packets to the ports are ordered too.
     pub has_uploads: bool,
     /// The cut points, increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,

@@ -33,7 +33,7 @@ impl Side {
 
 #[cfg(test)]
 thread_local! {
-    /// Whether this thread treats the kernel as one without TCX.
+    /// True if this thread treats the kernel as one without TCX.
     pub static IS_OFF: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

@@ -34,7 +34,7 @@ pub struct Trips {
     pub rise_us: u64,
     /// The bytes acknowledged in total, as counted on the line.
     pub delivered_bytes: u64,
-    /// Whether a list was taken; bytes acknowledged before the first belong to an earlier time.
+    /// True if a list was taken; bytes acknowledged before the first belong to an earlier time.
     has_begun: bool,
 }
 

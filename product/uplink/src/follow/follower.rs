@@ -163,12 +163,12 @@ impl Tally {
 struct Sender {
     looks: Looks,
     turn: u64,
-    /// Whether the estimator has its minimum round trip.
+    /// True if the estimator has its minimum round trip.
     has_base: bool,
     /// The instant of the last round trip, and the bytes acknowledged by then.
     tripped_at: Nanos,
     tripped_bytes: u64,
-    /// Whether packets waited here then.
+    /// True if packets waited here then.
     was_waiting: bool,
     /// The instant of the last sight, and the bytes acknowledged by then.
     seen_at: Nanos,

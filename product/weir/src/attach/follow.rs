@@ -55,7 +55,7 @@ pub struct Following {
 pub enum End {
     /// Another command detached, or gave a rate.
     Released(String),
-    /// Nothing is ordered any more.
+    /// The order is gone.
     Lost(String),
 }
 

@@ -90,7 +90,7 @@ const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no d
 struct End {
     /// The position after the first empty line.
     at: usize,
-    /// Whether a line begins with a space or a tab.
+    /// True if a line begins with a space or a tab.
     has_folds: bool,
 }
 
@@ -167,7 +167,7 @@ struct Section {
     options: usize,
     closes: bool,
     stays: bool,
-    /// Whether Connection lists fields that are not forwarded.
+    /// True if Connection lists fields that are not forwarded.
     lists_fields: bool,
 }
 

@@ -75,9 +75,9 @@ pub enum Framing {
 pub struct UpstreamHead {
     pub status: Status,
     pub framing: Framing,
-    /// Whether the connection can carry another request after the body.
+    /// True if the connection can carry another request after the body.
     pub is_kept_alive: bool,
-    /// Whether the head announces a body that must not follow, but that an upstream of HTTP/1.1 may still send: the end
+    /// True if the head announces a body that must not follow, but that an upstream of HTTP/1.1 may still send: the end
     /// of its response is then unknown.
     pub is_end_doubtful: bool,
     /// The Content-Length, even if no body follows.
@@ -85,7 +85,7 @@ pub struct UpstreamHead {
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
     pub(crate) fields: ResponseFields,
-    /// Whether Connection lists fields that are not forwarded.
+    /// True if Connection lists fields that are not forwarded.
     pub(crate) lists_fields: bool,
 }
 
