@@ -224,14 +224,14 @@ within rm /usr/sbin/policy-rc.d
 within dpkg -r weir >/dev/null 2>&1 || fail "removal again"
 within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, after a removal: $(cat "$work/said")"
 is_active && [ "$(within systemctl is-enabled weir)" = enabled ] || fail "neither active nor enabled after a removal and an installation: $(cat "$work/said")"
-# A configuration that root reads and the unit's user does not: the process from before goes on to serve.
+# A configuration that root reads and the unit's user does not: the process from before continues to serve.
 before=$(main)
 within chgrp root /etc/weir /etc/weir/weir.toml
 within chmod 750 /etc/weir
 within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, with a file of root's: $(cat "$work/said")"
 [ "$(within stat -c %G /etc/weir)" = root ] || fail "a package reset the group of /etc/weir"
 is_active && [ "$(main)" = "$before" ] && asked 'http://[::1]:8081/' >/dev/null || fail "a package took the server down: $(cat "$work/said")"
-grep -q 'goes on to serve' "$work/said" || fail "it is not said that the old process serves: $(cat "$work/said")"
+grep -q 'continues to serve' "$work/said" || fail "it is not said that the old process serves: $(cat "$work/said")"
 within rm /etc/weir/weir.toml
 within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, without weir.toml: $(cat "$work/said")"
 is_active && [ "$(main)" = "$before" ] || fail "without weir.toml a package took the server down: $(cat "$work/said")"
