@@ -13,7 +13,7 @@ import argparse, ctypes, glob, json, os, random, socket, statistics, subprocess,
 GAP_S = 30  # without a complete fetch while the line carries
 AGAIN_S = 15  # from the events to the look at the order
 ORDERED_S = 0.150  # median of fetches during a download: two round trips, and a third of the router's queue at 5 Mbit/s
-GROWTH = {"rss_kb": 4096, "slab_kb": 16384, "fds": 2, "threads": 0, "programs": 0, "maps": 0, "pinned": 0, "qdiscs": 0, "kept": 2}  # kept: a lock and the rates found
+GROWTH = {"rss_kb": 8192, "slab_kb": 16384, "fds": 2, "threads": 0, "programs": 0, "maps": 0, "pinned": 0, "qdiscs": 0, "kept": 2}  # kept: a lock and the rates found
 BASE_BITS = 5e6
 SERVER = "nsenter --net=/run/netns/server "
 SHAPER = "dev lan root tbf rate {bits}bit burst 3000 limit 150000"
