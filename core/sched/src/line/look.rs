@@ -170,10 +170,11 @@ impl Looks {
         let was_shut = std::mem::replace(&mut self.shut_for_ms, shut_for_ms) != shut_for_ms && is_known;
         let is_enough = is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
         let is_fresh = is_handshake || is_enough && !was_shut && seen.acked_ago <= ACKED_AGO_MAX;
-        if !is_known || is_fresh || was_shut {
+        let rtt = seen.rtt.filter(|_| is_fresh);
+        if !is_known || rtt.is_some() || was_shut {
             self.rtt_at_bytes = seen.acked_bytes as u32;
         }
-        seen.rtt.filter(|_| is_fresh)
+        rtt
     }
 }
 
@@ -216,6 +217,21 @@ mod tests {
         assert_eq!(looks.look(NOW, &old, FRAMING).rtt, None);
         assert_eq!(looks.look(NOW, &seen(enough, 0), FRAMING).rtt, RTT);
         assert_eq!(looks.look(NOW, &seen(enough + 1, 0), FRAMING).rtt, None);
+    }
+
+    /// A caller that takes a round trip only at every second look has one at each of them, not at none.
+    #[test]
+    fn a_look_without_a_round_trip_uses_up_no_segments() {
+        let mut looks = Looks::default();
+        let mut look = |segments: u64, rtt| {
+            let seen = Seen { rtt, ..seen(1000 + segments * FRAMING.segment_bytes, 0) };
+            looks.look(NOW, &seen, FRAMING).rtt
+        };
+        let _ = look(0, RTT);
+        assert_eq!(
+            [look(6, RTT), look(12, None), look(18, RTT), look(24, None), look(30, RTT)],
+            [None, None, RTT, None, RTT]
+        );
     }
 
     /// The client's acknowledgements are late by up to 40 ms, without any queue.
