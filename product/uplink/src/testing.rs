@@ -64,3 +64,15 @@ pub fn run(command: &str) {
     let status = Command::new(words.next().unwrap()).args(words).status().unwrap();
     assert!(status.success(), "{command}");
 }
+
+/// Tries a condition for a second at most until it is true. What a test closes stays open longer: a process that
+/// another test starts holds copies of all descriptors until it runs its program.
+pub fn is_true_soon(mut condition: impl FnMut() -> bool) -> bool {
+    (0..100).any(|_| {
+        let is_true = condition();
+        if !is_true {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        is_true
+    })
+}

@@ -203,7 +203,7 @@ fn status(words: &str, unix_s: u64) -> Option<(Status, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{in_own_network, run};
+    use crate::testing::{in_own_network, is_true_soon, run};
 
     fn found() -> Status {
         Status {
@@ -242,6 +242,7 @@ mod tests {
             lock.write(&found()).unwrap();
             assert_eq!(read(&interface).unwrap().process, Some(std::process::id()));
             drop(lock);
+            assert!(is_true_soon(|| read(&interface).unwrap().process.is_none()));
             // The rate found by a killed process stays.
             let left = read(&interface).unwrap();
             assert_eq!((left.process, left.status.rate), (None, found().rate));
