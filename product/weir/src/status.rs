@@ -143,13 +143,13 @@ fn certificates(told: &Value, now: u64) -> Vec<String> {
     lines
 }
 
-/// A failure on one line of the terminal.
+/// Formats a failure as one line for the terminal.
 fn said_of(failure: &Value) -> String {
     let lines: Vec<&str> = failure.as_str().unwrap_or("see the error log").lines().collect();
     units::plain(&lines.join(" ")).into_owned()
 }
 
-/// An instant as an operator says it: `in 59 days`.
+/// Formats an instant relative to `now`: `in 59 days`.
 fn from_now(at: u64, now: u64) -> String {
     let words = |seconds| span(Duration::from_secs(seconds));
     match at.checked_sub(now) {
@@ -169,12 +169,13 @@ pub fn uplink(told: &Value) -> String {
     told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string()
 }
 
-/// The gain of the order in a sentence; `None` if nothing was counted or nothing differs.
+/// Returns a sentence about the gain from the order; `None` if nothing was counted or no times differ.
 pub fn worth(told: &Value) -> Option<String> {
     told["order"]["text"].as_str().map(String::from)
 }
 
-/// The rows of a table: times of complete responses by size, and the times that they would have had in turns.
+/// The rows of a table: the times of complete responses by size, and the times that they would have had if all
+/// responses took turns.
 pub fn sizes(told: &Value) -> Vec<[String; 5]> {
     let mut rows = vec![["responses", "ended", "mean", "if all took turns", "times sooner"].map(String::from)];
     for of_size in told["sizes"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -254,7 +255,7 @@ pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
     }
 }
 
-/// The message about an incomplete answer, which a server that ends leaves.
+/// The message about an incomplete answer, left by a server that ended while it wrote the answer.
 fn unreadable(answer: &str, error: &serde_json::Error) -> String {
     let bytes = answer.len();
     format!("an answer of {bytes} bytes is no JSON ({error}), expected a whole object: run `weir status` again")
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(uplink_line(&none), "rate not found yet  pace none         limit -        age -");
         let told = serde_json::json!({ "rate_bits_per_s": null, "pace_bits_per_s": 9_800_000, "limit": "ceiling", "age_s": null });
         assert_eq!(uplink_line(&told), "rate as configured  pace 9.80 Mbit/s  limit ceiling  age -");
-        // The samples of the page.
+        // The samples of docs/line.md.
         let page = include_str!("../../../docs/line.md");
         for sample in [uplink_line(&none), uplink_line(&found), uplink_line(&told)] {
             assert!(page.lines().any(|shown| shown == sample), "docs/line.md lacks `{sample}`");

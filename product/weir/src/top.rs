@@ -66,7 +66,7 @@ struct Told {
     attaches: Attaches,
 }
 
-/// The status of a server, now and before.
+/// The status of a server, at the last reading and at the one before.
 struct OfServer {
     pid: u32,
     now: Value,
@@ -88,7 +88,7 @@ impl Told {
         blocks
     }
 
-    /// Reads all again, after `passed`.
+    /// Reads everything again, after `passed`.
     fn again(&mut self, passed: Duration) -> Result<(), Failure> {
         self.attaches.read();
         if let Some(server) = &mut self.server {
@@ -99,7 +99,8 @@ impl Told {
 }
 
 impl OfServer {
-    /// Asks again. A server that has answered and serves no more has ended, or has a successor, which is shown then.
+    /// Queries the server again. A server that has answered before but no longer serves has ended or has a successor,
+    /// which is then shown.
     fn again(&mut self, passed: Duration) -> Result<(), Failure> {
         match ask(&Which::fixed(self.pid)) {
             Ok((_, now)) => self.before = Some((passed, std::mem::replace(&mut self.now, now))),

@@ -1,4 +1,5 @@
-//! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes its responses.
+//! `weir upgrade`: a new process of this program takes over the sockets of a running server, which then finishes its
+//! responses.
 
 mod group;
 mod open_files;
@@ -63,7 +64,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     replace(args.which.pid_to_change("upgrade")?, &args.words)
 }
 
-/// Starts a process that replaces the server `old`, with these words, or as that server was started if there are none.
+/// Starts a process that replaces the server `old`, with these words, or with the words of that server if these are
+/// empty.
 pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     if old == 1 {
         let why = "with process 1 its container ends; start another container in its place";
@@ -158,8 +160,8 @@ impl State {
     }
 }
 
-/// Ends a new process that neither serves nor ends, if the server before it serves on, and returns a line about it. The new process is stopped
-/// before the state is read, so that the state stays true until it is ended.
+/// Ends a new process that neither serves nor ends, if the previous server still serves, and returns a line about it.
+/// The new process is stopped before the state is read, so that the state stays true until the process is ended.
 fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String {
     let (new, wait) = (child.id(), START_MAX.as_secs());
     let said = format!("process {new} has not said within {wait} s that it serves");
@@ -182,7 +184,8 @@ fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String
     format!("{said}, and {then}; {}", state.said(old))
 }
 
-/// Waits until a child is stopped or has ended. A child in an uninterruptible system call does nothing until then.
+/// Waits until a child is stopped or has ended. A child in an uninterruptible system call does nothing until one or the
+/// other.
 fn await_stop(child: u32) {
     let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return };
     let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -194,8 +197,8 @@ fn await_stop(child: u32) {
     }
 }
 
-/// Makes the processes started from now on part of the service of the server. Otherwise the manager would take the service for ended with the
-/// old process.
+/// Makes the processes started from now on part of the service of the server. Otherwise the service manager would
+/// consider the service ended when the old process ends.
 fn join(old: u32, started: &Started) -> Result<(), Failure> {
     let has_manager = started.variables.iter().any(|(name, _)| name == NOTIFY_SOCKET);
     if group::join(old) || !has_manager {
@@ -207,7 +210,7 @@ fn join(old: u32, started: &Started) -> Result<(), Failure> {
     )))
 }
 
-/// The command that runs this program with these words as this user; or with the words that the server was started with, as the user of the server.
+/// The command that runs this program with these words as this user, or with the words and the user of the server.
 fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     if !words.is_empty() {
@@ -232,12 +235,12 @@ fn command(words: &[OsString], started: &Started, account: Account, old: u32) ->
     Ok(command)
 }
 
-/// The end of a wait for a new process.
+/// The outcome of a wait for a new process.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Serves,
     Ended,
-    /// Neither in time.
+    /// The process neither served nor ended in time.
     Nothing,
 }
 
@@ -253,7 +256,7 @@ fn relay(child: &mut Child, wait: Duration) -> Heard {
             if line == SERVES {
                 return Heard::Serves;
             }
-            // The new process serves whether anybody reads of it or not.
+            // The new process serves whether or not anybody reads its output.
             let _ = writeln!(io::stderr(), "{line}");
         }
         let left = until.saturating_duration_since(Instant::now());
@@ -293,7 +296,8 @@ mod tests {
         assert_eq!(of("exec sleep 1000", Duration::from_millis(20)), Heard::Nothing);
     }
 
-    /// It is ended only where the server before it says that it serves: otherwise it may be the only one that has the sockets.
+    /// A late process is ended only if the previous server reports that it serves; otherwise the late process may be
+    /// the only one with the sockets.
     #[test]
     fn a_late_process_is_ended_where_the_one_before_serves() {
         for (state, is_ended, said) in [

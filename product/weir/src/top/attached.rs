@@ -17,7 +17,7 @@ pub struct Attaches {
 }
 
 impl Attaches {
-    /// Reads the figures. Without the right to look there is none.
+    /// Reads the counters. They are absent if this process has no permission to read them.
     pub fn read(&mut self) {
         let now = figures::all().unwrap_or_default();
         let before = std::mem::replace(&mut self.now, now);
@@ -60,14 +60,14 @@ impl Attaches {
     }
 }
 
-/// The rows under their heads; `None` without a row.
+/// A table of the rows under their headings; `None` without a row.
 fn table(what: &str, rows: Vec<Vec<String>>) -> Option<Block> {
     let head = [what, "Mbit/s", "packets/s", "waiting", "lost", "packets", "MB"].map(String::from).to_vec();
     (!rows.is_empty())
         .then(|| Block::Table(Table { rows: [head].into_iter().chain(rows).collect(), spare: &[2, 5, 6] }))
 }
 
-/// A row of a band or a class; with earlier figures it has rates.
+/// A row for a band or a class; with earlier counters it includes rates.
 fn row(what: String, now: &Counted, before: Option<(Duration, Counted)>) -> Vec<String> {
     let a_second = |of: fn(&Counted) -> u64, unit: f64, digits: usize| {
         before.map_or(String::new(), |(passed, before)| {
@@ -86,7 +86,7 @@ fn row(what: String, now: &Counted, before: Option<(Duration, Counted)>) -> Vec<
     ]
 }
 
-/// The responses and packets that were ordered, on a line.
+/// The number of responses and packets that were ordered, as one line.
 fn responses(now: &Figures, before: Option<(Duration, &Figures)>) -> String {
     let counters = &now.attached.counters;
     let a_second = before.map_or(String::new(), |(passed, before)| {
@@ -112,7 +112,7 @@ mod tests {
         let lately = row("up to 2048 B".into(), &now, Some((Duration::from_secs(2), counted(500, 1_000_000))));
         assert_eq!(lately, ["up to 2048 B", "5.00", "500", "7", "3", "1500", "2.2"]);
         assert_eq!(row("other".into(), &now, None)[..3], ["other", "", ""]);
-        // The bands were made anew meanwhile.
+        // The bands were created again between the readings.
         let anew = row("other".into(), &counted(5, 400), Some((Duration::from_secs(1), now)));
         assert_eq!(anew[1..3], ["0.00", "0"]);
     }

@@ -1,4 +1,5 @@
-//! Text and tables on a screen of a given width. The text comes from elsewhere, also from clients, so control characters are removed.
+//! Text and tables on a screen of a given width. The text comes from elsewhere, including clients, so control
+//! characters are removed.
 
 use crate::status::aligned;
 
@@ -10,9 +11,9 @@ const CELL_CHARS_MAX: usize = 60;
 pub enum Style {
     Plain,
     Head,
-    /// The order is kept.
+    /// The responses are ordered.
     Good,
-    /// The order is not kept.
+    /// The responses are not ordered.
     Warning,
 }
 
@@ -74,7 +75,7 @@ pub fn lines(blocks: &[Block], columns: usize) -> Vec<ScreenRow> {
     blocks.iter().flat_map(|block| block.lines(columns)).collect()
 }
 
-/// The lines that fit on the screen. The last line says how to leave and how many lines there was no room for.
+/// The lines that fit on the screen. The last line shows how to leave and how many lines are hidden.
 pub fn fitted(lines: Vec<ScreenRow>, columns: usize, rows: usize) -> Vec<ScreenRow> {
     let shown = lines.len().min(rows.saturating_sub(1));
     let left = lines.len() - shown;

@@ -9,10 +9,11 @@ use crate::status;
 
 /// Maximum number of sites shown, those with the most recent bytes first.
 const SITES_MAX: usize = 20;
-/// Lines of a screen other than responses and clients: headings, and the times by size.
+/// Lines on a screen that do not list responses or clients: headings, and the times by size.
 const LINES_BESIDE: usize = 17;
 
-/// Maximum rows of the two lists, so that a screen of this many rows has room for its other lines; any number without a screen.
+/// Maximum rows of the two lists, such that a screen of this many rows has room for its other lines; without a screen
+/// there is no maximum.
 fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     let Some(rows) = screen_rows else { return (usize::MAX, usize::MAX) };
     let left = rows.saturating_sub(LINES_BESIDE);
@@ -20,7 +21,7 @@ fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     (left.saturating_sub(clients).max(4), clients)
 }
 
-/// The page of this status; rates come from the difference to an earlier one.
+/// The page of this status; rates are computed from the difference to an earlier status.
 pub fn page(pid: u32, told: &Value, lately: Option<(Duration, &Value)>, screen_rows: Option<usize>) -> Vec<Block> {
     let is_paced = told["uplink"]["pace_bits_per_s"].is_number();
     let mut blocks = vec![
@@ -146,7 +147,7 @@ fn clients(told: &Value, rows_max: usize) -> Option<Block> {
     Some(Block::Table(Table { rows, spare: &[4, 3] }))
 }
 
-/// The bytes on the wire, or of responses if nothing is paced according to `now`.
+/// The bytes on the wire, or the bytes of responses if nothing is paced according to `now`.
 fn sent_bytes(told: &Value, now: &Value) -> u64 {
     if now["uplink"].is_null() {
         return rows(told).iter().filter_map(|row| row["bytes"].as_u64()).sum();
@@ -217,7 +218,7 @@ mod tests {
         lines(&page(7, told, lately, None), columns).into_iter().map(|line: ScreenRow| line.text).collect()
     }
 
-    /// A large response over HTTP/2 charges bytes with the order off too, and those after it do not.
+    /// With the order off, a large response over HTTP/2 still charges bytes, and later responses do not.
     #[test]
     fn what_leaves_without_a_pace_is_what_was_sent() {
         let (mut before, mut now) = (told(10, 1000), told(12, 1000));

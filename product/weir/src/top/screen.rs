@@ -1,4 +1,4 @@
-//! The terminal of `weir top`, and the wait for the next second, which ends early at a change of size or at ctrl-c.
+//! The terminal of `weir top`, and the wait for the next second, which ends early if the size changes or at ctrl-c.
 
 use std::io::{IsTerminal, Read, Write, stdout};
 use std::os::unix::net::UnixStream;
@@ -11,14 +11,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::layout::{Block, fitted, lines, painted};
 
-/// Control sequences that clear the rest of a line, and everything below the last.
+/// Control sequences that clear the rest of a line, and the screen below the last line.
 const CLEAR_LINE: &str = "\x1b[K\r\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 
 pub struct Screen {
     has_colours: bool,
     is_ending: Arc<AtomicBool>,
-    /// A byte for each signal.
+    /// Receives a byte for each signal.
     woken: UnixStream,
     /// The size of the screen at the last drawing.
     drawn: Option<(usize, usize)>,
@@ -59,7 +59,7 @@ impl Screen {
         Ok(Screen { has_colours, is_ending, woken, drawn: None })
     }
 
-    /// Draws over the previous page; a screen of another size is cleared first.
+    /// Draws over the previous page, and clears the screen first if its size has changed.
     pub fn draw(&mut self, blocks: &[Block]) -> std::io::Result<()> {
         let (columns, rows) = size();
         let begin =

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Moves this process, and with it the processes it starts, into the group of another one. Returns whether it is there.
+/// Moves this process, and with it the processes that it starts, into the control group of another process. Returns
+/// whether it is in that group.
 pub fn join(pid: u32) -> bool {
     let own = std::process::id();
     let Some(wanted) = of(pid) else { return false };

@@ -1,12 +1,13 @@
-//! The maximum number of open files: a shell's may be lower than a service's, and the number of connections follows from it.
+//! The maximum number of open files. A shell's may be lower than a service's, and it limits the number of connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the maximum of the processes started from now on to the maximum of process `old`, if it is higher. Returns a sentence if that is not allowed.
+/// Raises the maximum of the processes started from now on to the maximum of process `old`, if that is higher. Returns
+/// a sentence if this is not permitted.
 pub fn take_over(old: u32) -> Option<String> {
     let own = getrlimit(Resource::Nofile);
     let wanted = maximum(&std::fs::read_to_string(format!("/proc/{old}/limits")).ok()?)?;
-    // No maximum is the highest.
+    // An unlimited maximum is the highest.
     if own.maximum.is_none_or(|own| wanted.is_some_and(|wanted| own >= wanted)) {
         return None;
     }
@@ -21,7 +22,7 @@ pub fn take_over(old: u32) -> Option<String> {
     })
 }
 
-/// Returns the maximum of open files in the text of /proc/PID/limits: `Some(None)` if there is none.
+/// Returns the maximum of open files in the text of /proc/PID/limits; `Some(None)` if it is unlimited.
 fn maximum(limits: &str) -> Option<Option<u64>> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().nth(1)? {

@@ -1,4 +1,5 @@
-//! `weir uplink`: creates, removes and shows the tree of bands at an interface, and lists what this machine has for it.
+//! `weir uplink`: creates, removes and shows the tree of bands at an interface, and lists the kernel features that it
+//! uses.
 
 mod doctor;
 mod show;
@@ -108,7 +109,7 @@ fn share(text: &str) -> Result<Share, String> {
     text.parse().map_err(|_| "expected a percentage from 0% to 100%, for example 0.5%".to_string())
 }
 
-/// A share above zero: without any, other traffic could stop.
+/// Parses a share above zero. With a share of zero other traffic could stop.
 fn other_share(text: &str) -> Result<Share, String> {
     let share = share(text).ok().filter(|share| share.permille() > 0);
     share.ok_or_else(|| "expected a percentage from 0.1% to 100%, for example 20%".to_string())
@@ -148,7 +149,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn up(args: &Up) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
-    // A follower ends by this, because the rate is configured.
+    // A follower ends here, because the rate is configured.
     follow::forget(&interface)?;
     let gone = || Failure::Failed(format!("another program removed the tree on {}; run this again", interface.name));
     let tree = tree::find(&interface)?.ok_or_else(gone)?;
@@ -162,7 +163,7 @@ fn up(args: &Up) -> Result<(), Failure> {
     print(&format!("weir: {}: {} ({}; {why})\n", interface.name, heading(&tree), said(change)))
 }
 
-/// Makes the tree. Returns the change and the reason for its kind.
+/// Makes the tree. Returns the change and the reason for its kind of qdisc.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let overhead = args.overhead.map_or(Overhead::None, Overhead::from);
     let framing = tree::framing(interface, overhead)?;
@@ -190,7 +191,7 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
 fn plan(args: &Up, kind: Kind) -> Plan {
     let usual = Plan::new(kind, args.rate);
     let bands = args.bands.unwrap_or(usual.bands);
-    // More bands than any kind has are a mistake in any case.
+    // More bands than any kind supports are always a mistake.
     let is_clipped = args.qdisc.is_none() && bands <= Kind::Prio.bands_max();
     Plan {
         bands: if is_clipped { bands.min(usual.bands) } else { bands },
@@ -215,7 +216,7 @@ pub fn warn_of_prio(tree: &Tree) {
 
 fn down(args: &Down) -> Result<(), Failure> {
     let interface = Interface::by_name(&args.interface)?;
-    // First, so that a follower does not find the bands gone.
+    // This comes first, so that a follower does not find the bands gone.
     follow::forget(&interface)?;
     let removed = tree::down(&interface)?;
     let name = &interface.name;
@@ -235,7 +236,7 @@ fn said(change: Change) -> &'static str {
     }
 }
 
-/// `15 bands of htb at 10mbit, ...`.
+/// Formats `15 bands of htb at 10mbit, ...`.
 fn heading(tree: &Tree) -> String {
     let Plan { kind, rate, bands, packets_per_band, .. } = &tree.plan;
     let shares = shares(&tree.plan).map_or(String::new(), |shares| format!(", {shares}"));
@@ -243,7 +244,7 @@ fn heading(tree: &Tree) -> String {
     format!("{bands} bands of {} at {rate}, {packets_per_band} packets each{shares}", kind.name())
 }
 
-/// ` with 24 bytes more a packet`, if the line adds any.
+/// Formats ` with 24 bytes more a packet`; empty if the line adds no bytes.
 pub fn added(plan: &Plan) -> String {
     plan.framing.said().map_or(String::new(), |said| format!(" with {said}"))
 }
@@ -270,12 +271,12 @@ fn described(tree: &Tree) -> Value {
     })
 }
 
-/// Prints to standard output, to a reader that may have closed the pipe.
+/// Prints to standard output. The reader may have closed the pipe.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_again(text).map(|_| ())
 }
 
-/// Prints to standard output. Returns false if the reader has closed the pipe, which ends what prints again and again.
+/// Prints to standard output. Returns false if the reader has closed the pipe, which ends repeated printing.
 pub fn print_again(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -288,7 +289,7 @@ pub fn print_again(text: &str) -> Result<bool, Failure> {
 mod tests {
     use super::*;
 
-    /// The help has the defaults as text.
+    /// The help states the defaults as text.
     #[test]
     fn the_defaults_of_the_help_are_those_of_the_tree() {
         let parsed = [share("0.5%"), other_share("20%")].map(|share| share.unwrap().permille());
