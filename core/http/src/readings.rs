@@ -23,7 +23,7 @@ pub struct Readings<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Doubts(u16);
 
-/// An encoded slash is a separator.
+/// Some programs treat an encoded slash as a separator.
 const SLASH: Doubts = Doubts(1);
 /// The path is decoded repeatedly until no escape is left.
 const AGAIN: Doubts = Doubts(1 << 1);
@@ -142,8 +142,8 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// Removes a prefix from a path as it came, and leaves the rest as it came. The prefix is decoded, begins with a slash
-/// and ends without one. Returns `None` if the path is not below it. The result begins with a slash.
+/// Removes a decoded prefix from a raw path, and leaves the rest of the path undecoded. The prefix begins with a slash
+/// and ends without one. The result begins with a slash. Returns `None` if the path is not below the prefix.
 pub fn strip_prefix<'a>(raw: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let readings = Readings::of(raw).ok()?;
     let plain = readings.plain();

@@ -255,8 +255,9 @@ impl Renewals {
         (self.all, self.all_failure) = Default::default();
     }
 
-    /// Notes the window that the authority suggests, and when it wants to be asked again. A renewal that was chosen
-    /// within the window stays. None is later than a tenth of the lifetime before its end, whatever is suggested.
+    /// Records the renewal window that the authority suggests, and when to ask it again. A renewal already scheduled
+    /// within the window keeps its time. A renewal is never later than a tenth of the lifetime before expiry, even if
+    /// the window is.
     pub fn on_window(
         &mut self,
         name: &str,

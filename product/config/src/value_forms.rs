@@ -146,7 +146,7 @@ impl FromText for RequestPath {
     }
 }
 
-/// A decoded path of a folder, without the slash at its end. It has one reading.
+/// A decoded path of a folder, without the slash at its end. All programs read it in the same way ([`http::Readings`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prefix(pub(crate) String);
 

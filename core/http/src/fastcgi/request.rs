@@ -210,7 +210,7 @@ fn version((major, minor): (u8, u8)) -> String {
     if major == 1 { format!("HTTP/1.{minor}") } else { format!("HTTP/{major}.0") }
 }
 
-/// Appends the header of a record with this content.
+/// Appends the header of a record of this kind whose content has `bytes` bytes.
 fn push_header(out: &mut Vec<u8>, kind: u8, bytes: usize) {
     let (id, length) = (REQUEST_ID.to_be_bytes(), (bytes as u16).to_be_bytes());
     out.extend_from_slice(&[VERSION, kind, id[0], id[1], length[0], length[1], 0, 0]);

@@ -242,7 +242,7 @@ impl History {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }
 
-    /// Returns the maximum rate that arrived in a long enough row of intervals, in bits per second.
+    /// Returns the maximum rate that arrived over enough consecutive intervals, in bits per second.
     pub fn most(&self) -> Option<u64> {
         let known: Vec<Run> = self.known().map(|interval| interval.run).collect();
         let rate_from = |from: usize| {

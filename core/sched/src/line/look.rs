@@ -60,7 +60,7 @@ pub struct Look {
     /// Wire bytes on their way to a client that is silent although it should have acknowledged some of them: they may
     /// have arrived. Each byte is reported once.
     pub unheard_bytes: u64,
-    /// The time in which the unheard bytes left.
+    /// The time over which the unheard bytes were sent.
     pub unheard_for: Nanos,
 }
 

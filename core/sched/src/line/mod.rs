@@ -320,7 +320,7 @@ impl Estimator {
         if is_near { pace.saturating_add(pace / 1000 * self.rise.growth_permille(pace)) } else { u64::MAX }
     }
 
-    /// Makes the pace grow, because another client meets no queue, so that others do not fill the line either.
+    /// Makes the pace grow. Another client meets no queue, so other senders do not fill the line either.
     fn doubt(&mut self, now: Nanos) {
         self.rise.grow();
         self.others.until = now;

@@ -57,6 +57,6 @@ pub enum Notice {
     Found { rate: Rate },
     /// The rate differs from the one last reported.
     Changed { from: Rate, to: Rate },
-    /// A queue or losses stayed at a slower pace too: others cause them.
+    /// A queue or losses remained at a slower pace too, so other senders cause them.
     Others { rate: Rate, lasts: Nanos },
 }

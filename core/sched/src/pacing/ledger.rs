@@ -52,7 +52,7 @@ impl Reading {
 /// The state of the hand-down that is watched ([`Ledger::on_watched`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watched {
-    /// No hand-down is watched, or it can no longer be distinguished from others.
+    /// No hand-down is watched, or the watched one can no longer be distinguished from others in the queue.
     #[default]
     Nothing,
     /// The hand-down is in the queue.
@@ -122,7 +122,7 @@ impl Ledger {
         self.idle_at = self.idle_at.max(now);
     }
 
-    /// Charges bytes, as the link counts them, that were handed down now.
+    /// Charges `wire_bytes`, which were handed down at `now`. The count includes the link's framing.
     pub fn charge(&mut self, now: Nanos, wire_bytes: u64) {
         self.granted_at = now;
         self.occupy(now, wire_bytes);

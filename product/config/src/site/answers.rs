@@ -165,7 +165,7 @@ impl Answers {
         self.access.iter().position(|access| access.path.matches(path))
     }
 
-    /// The index in [`Answers::proxies`] of the proxy for this decoded path; `None`: files.
+    /// The index in [`Answers::proxies`] of the proxy for this decoded path; `None` if files answer it.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         let at = self.proxies.iter().position(|proxy| proxy.path.matches(path))?;
         (!self.proxies[at].is_of_files()).then_some(at)

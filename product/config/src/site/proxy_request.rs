@@ -5,7 +5,7 @@ use crate::place::quoted;
 use crate::section::Section;
 use crate::value_forms::{Prefix, Size};
 
-/// A part of the table `[[site.proxy]]`.
+/// The keys of `[[site.proxy]]` that change or limit the requests to its upstreams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyRequest {
     /// The beginning of paths that upstreams do not get; every path of the proxy is below it.

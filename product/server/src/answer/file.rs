@@ -308,8 +308,9 @@ fn tag_on_its_way(request: &Request, entry: &Entry, accepted: &AcceptedCodings) 
     tag_asked_with(request, entry.etag.as_bytes()).filter(|_| takes_any && is_only_question(request))
 }
 
-/// Returns true for the tag of a form of this file with a dictionary, if the client can have no other bytes for that
-/// tag. A cache that many clients share keeps the coded bytes, which only clients with the dictionary can decode.
+/// Returns true if `tag` is the tag of a form of this file that was coded with a dictionary, and this client can have
+/// stored only those bytes under the tag. A cache that many clients share keeps the coded bytes, which only clients
+/// with the dictionary can decode.
 fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     let Some(suffix) = entry.suffix_of(tag).filter(|_| to.dictionaries.is_some()) else { return false };
     let dictionary = available_dictionary(request).filter(|_| !to.is_direct);

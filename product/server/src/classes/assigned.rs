@@ -59,8 +59,8 @@ impl Assigned {
         Assigned { assignment, numbers, specs, objectives, sharing: config.table.slot_sharing }
     }
 
-    /// Returns the classes that follow these. A class of the same name and order keeps its number and its responses;
-    /// one whose order has changed is a new class.
+    /// Returns the classes that replace these under a new configuration. A class of the same name and order keeps its
+    /// number and its responses; one whose order has changed is a new class.
     pub fn succeeded_by(&self, config: &ClassesConfig) -> Result<Assigned, ClassesChange> {
         if config.table.slot_sharing != self.sharing {
             return Err(ClassesChange::Sharing);

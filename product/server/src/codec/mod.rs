@@ -160,7 +160,7 @@ pub mod testing {
         bytes
     }
 
-    /// Text that every coding makes a fraction of its length.
+    /// Returns text that every coding compresses to a fraction of its length.
     pub fn text(bytes: usize) -> Vec<u8> {
         let words = ["the", "link", "of", "a", "house", "carries", "pages", "and", "then", "files", "<p>", "</p>\n"];
         let word = |at: usize| words[(at * 7919 + at * at / 13) % words.len()];

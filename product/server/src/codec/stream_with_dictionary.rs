@@ -21,8 +21,8 @@ pub const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 /// The level: the fast strategy, whose single table finds just as much in a page that changed little.
 const LEVEL: i32 = 1;
-/// The maximum length of a block where the window is 128 KiB: the longest, rounded down to 512 bytes, with which the state
-/// is within [`STREAM_BYTES`].
+/// The maximum length of a block where the window is 128 KiB. It is the greatest multiple of 512 bytes that keeps the
+/// state within [`STREAM_BYTES`].
 const MIDDLE_BLOCK_BYTES: u32 = 13 << 9;
 /// The base-2 logarithm of the entries of a table that the strategy does not use.
 const UNUSED_TABLE_BITS: u32 = 13;

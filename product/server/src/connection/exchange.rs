@@ -39,7 +39,7 @@ pub struct Exchange {
 pub enum Task {
     #[default]
     None,
-    /// It is being decided whether the client is let in.
+    /// The decision whether the client is let in is pending.
     Deciding(Box<Deciding>),
     /// A disk thread is looking up the file.
     LookingUp(Box<PendingLookup>),

@@ -325,8 +325,8 @@ impl<S> Connection<S> {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Hands down sealed bytes between responses, such as an answer to the client's TLS. No grant covers these few
-    /// bytes.
+    /// Hands down sealed bytes between responses, for example a reply to a TLS message of the client. No grant covers
+    /// these few bytes.
     pub fn send_sealed(&mut self) -> Aside {
         let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return Aside::default() };
         // Any failure except a full socket occurs again when the connection is read.

@@ -37,7 +37,7 @@ pub struct MemoryLimit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// `limits.memory`.
+    /// The operator set `limits.memory`.
     Asked,
     /// A share of the memory of the machine.
     Machine,

@@ -21,7 +21,7 @@ pub enum Ending {
         reject: Reject,
         shown: Shown<'static>,
     },
-    /// The connection is closed. `is_late` is true if the client's time is over.
+    /// The connection is closed. `is_late` is true if the client has exceeded a time limit.
     Closes {
         is_late: bool,
     },

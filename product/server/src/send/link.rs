@@ -290,8 +290,9 @@ impl Link {
         !self.is_searching() || connection.delivery.was_full || self.unacknowledged.spend_look()
     }
 
-    /// Charges the link for what TCP sent, not for what waits in the socket for a window. Over a long path a response
-    /// holds two segments back in every round trip, and the link would idle for as long as each takes to send.
+    /// Charges the link only for the bytes that TCP sent, not for those that wait in the socket for the window. Over a
+    /// long path a response keeps about two segments in the socket in every round trip. If they were charged, the link
+    /// would idle for as long as they take to send.
     pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_paced() {
             let status = connection.socket.status();

@@ -12,8 +12,8 @@ const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// The maximum number of connections examined in one interval. The others are examined in the next.
 const LOOKS_MAX: usize = 1024;
-/// The maximum number of looks in an interval, while the rate is searched, at connections whose socket took everything.
-/// Each of these looks costs a system call and reveals little.
+/// The maximum number of examinations in an interval of connections whose socket took everything, while the rate is
+/// searched. Each costs a system call and reveals little.
 const SEARCH_LOOKS_MAX: usize = 64;
 /// The part of [`SEARCH_LOOKS_MAX`] that is kept for newcomers and for connections that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;

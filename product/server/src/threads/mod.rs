@@ -47,7 +47,7 @@ pub struct ThreadId(usize);
 #[error("{0}")]
 pub struct ThreadError(String);
 
-/// The liveness check of a thread, which answers at its next turn; the thread is woken for it.
+/// The liveness check of a thread. The check wakes the thread, which confirms it at its next turn.
 pub struct Beat {
     is_asked: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,

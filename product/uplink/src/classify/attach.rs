@@ -308,7 +308,8 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// Returns the state that a tree made by attaching replaces: as an earlier attach found it, if there was one.
+    /// Returns the state that a tree made by attaching replaces. If there was an earlier attach, it is the state that
+    /// this one found.
     fn before(&self) -> Result<Before, Error> {
         let earlier = self.earlier.as_ref().map(|(_, settings)| settings.before).unwrap_or_default();
         if earlier == Before::default() { Before::of(self.interface) } else { Ok(earlier) }

@@ -156,7 +156,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// A file of ours.
+/// A file in [`FOLDER`] that records state of a tree.
 struct Kept {
     path: PathBuf,
     namespace: u64,

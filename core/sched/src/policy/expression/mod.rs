@@ -10,7 +10,7 @@
 //! bytes per second.
 //!
 //! The order is kept between events, so no expression may depend on how long a job has waited. `arrived` is the instant
-//! of its arrival, and `arrived + size / 10mbit` is an order of due times.
+//! of a job's arrival, so `arrived + size / 10mbit` orders jobs by due time.
 
 mod parse;
 mod rank;

@@ -318,8 +318,8 @@ impl Http3 {
         }
     }
 
-    /// Returns when it can do more without further input. Either a requested response is on its way, or the server
-    /// gives up the client: an error if neither happens in time.
+    /// Returns when the client can act again without further input. Returns an error if no response arrives and the
+    /// server does not give up the client in time.
     pub fn acts_again_at(&mut self, now: Nanos) -> Result<Option<Nanos>, String> {
         let Some(peer) = self.peer.as_mut().filter(|_| !self.is_done) else { return Ok(None) };
         let Habits { patience, leaving, .. } = self.habits;

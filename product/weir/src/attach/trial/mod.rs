@@ -146,7 +146,8 @@ impl Before {
         Ok(Before { classifier, tree: tree::find(interface)? })
     }
 
-    /// Makes the interface as it was before it was as `tried`, and says how that is.
+    /// Restores the interface to its state before the trial, unless its state is no longer `tried`. Returns a
+    /// description of the outcome.
     fn put_back(&self, interface: &Interface, tried: &Preview) -> Result<&'static str, Error> {
         if interface.check().is_err() {
             classify::forget_gone(interface);
