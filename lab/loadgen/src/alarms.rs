@@ -1,4 +1,5 @@
-//! The instants at which connections want to be woken: those of QUIC, whose timers are its program's and not the kernel's.
+//! The instants at which connections must be woken. QUIC needs them because its timers run in the program and not in
+//! the kernel.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,7 +35,7 @@ impl Alarms {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Takes the connection whose instant came first, if one has come.
+    /// Removes and returns the connection with the earliest instant, if that instant has come.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Number> {
         let &(at, key) = self.by_time.first().filter(|&&(at, _)| at <= now)?;
         self.by_time.remove(&(at, key));

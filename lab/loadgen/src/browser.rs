@@ -1,7 +1,8 @@
-//! What browsers do with the files of a site: they accept codings, keep responses as dictionaries (RFC 9842) as Chromium does,
-//! and decode. A response is right if its bytes, decoded, are the file's.
+//! Imitates browsers that load the files of a site: they accept codings, keep responses as dictionaries (RFC 9842) as
+//! Chromium does, and decode. A response is right if its decoded bytes equal the file's.
 //!
-//! All that is offered stays fresh: no run is as long as a tenth of the age of its files, for which a browser keeps them.
+//! Every dictionary offered stays fresh during the run, because no run lasts a tenth of the age of its files, for which
+//! a browser keeps them.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -19,24 +20,24 @@ const USE_AS_DICTIONARY: HeaderName = HeaderName::from_static("use-as-dictionary
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The fields of Chromium, without and with a dictionary.
+/// The `Accept-Encoding` values of Chromium, without and with a dictionary.
 const ACCEPTED: &str = "gzip, deflate, br, zstd";
 const ACCEPTED_WITH_DICTIONARY: &str = "gzip, deflate, br, zstd, dcb, dcz";
 
-/// The first bytes of the codings with a dictionary; its digest follows (RFC 9842 sections 4 and 5).
+/// The first bytes of the codings with a dictionary; the dictionary's digest follows them (RFC 9842 sections 4 and 5).
 const DCB_MAGIC: &[u8] = &[0xff, b'D', b'C', b'B'];
 const DCZ_MAGIC: &[u8] = &[0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
-/// The window that a client of Zstandard has to have, as a base-2 logarithm (RFC 9842 section 5).
+/// The window that a client of Zstandard must support, as a base-2 logarithm (RFC 9842 section 5).
 const ZSTD_WINDOW_BITS: u32 = 23;
-/// The maximum by which a coded body is longer than its file: no coding adds more.
+/// The maximum number of bytes by which a coded body exceeds its file; no coding adds more.
 const LONGER_BYTES_MAX: usize = 64 << 10;
 
 /// The browsers of all readers.
 pub(crate) struct Browsers {
     documents: Arc<Documents>,
-    /// The caches of the readers, in the order in which they came.
+    /// The caches of the readers, each in order of arrival.
     dictionaries: HashMap<u32, Vec<Dictionary>>,
-    /// The responses of the jobs under way.
+    /// The responses of the jobs in flight.
     responses: HashMap<usize, Response>,
     digests: HashMap<u32, [u8; 32]>,
 }
@@ -46,17 +47,17 @@ struct Dictionary {
     file: u32,
     digest: [u8; 32],
     pattern: String,
-    /// Kinds of requests; none: of any.
+    /// The kinds of requests (`Sec-Fetch-Dest`) that may use it; empty for all kinds.
     destinations: Vec<String>,
 }
 
-/// A response under way.
+/// A response in flight.
 #[derive(Default)]
 struct Response {
     coding: Option<String>,
     offer: Option<String>,
     bytes: Vec<u8>,
-    /// The dictionary that was named in its request.
+    /// The dictionary that the request named.
     dictionary: Option<u32>,
 }
 
@@ -66,7 +67,7 @@ impl Browsers {
         Browsers { documents, dictionaries, responses, digests }
     }
 
-    /// Adds the fields of a request for this file.
+    /// Adds the fields that a browser sends in a request for this file.
     pub(crate) fn ask(&mut self, job: usize, ask: &Ask, fields: &mut HeaderMap) {
         let Some((reader, file)) = reader_and_file(ask) else { return };
         let document = self.documents.get(file);
@@ -100,7 +101,8 @@ impl Browsers {
         }
     }
 
-    /// The response is whole: whether it is the file that was asked for. The reader keeps it as what it is offered as.
+    /// Handles a complete response, and returns true if it is the requested file. The reader keeps it as a dictionary
+    /// if the response offers that.
     pub(crate) fn on_whole(&mut self, job: usize, ask: &Ask) -> bool {
         let (Some(response), Some((reader, file))) = (self.responses.remove(&job), reader_and_file(ask)) else {
             return false;
@@ -122,7 +124,7 @@ fn reader_and_file(ask: &Ask) -> Option<(u32, u32)> {
     Some((ask.user?, ask.part?.file?))
 }
 
-/// `Sec-Fetch-Dest` of a request for a file of this kind.
+/// The value of `Sec-Fetch-Dest` in a request for a file of this kind.
 fn destination(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Html => "document",
@@ -134,7 +136,8 @@ fn destination(kind: ObjectKind) -> &'static str {
     }
 }
 
-/// The dictionary for a request: one for its kind before one for any, then the longest pattern, then the last (RFC 9842 section 2.2.2).
+/// Returns the dictionary for a request. A dictionary for its kind comes before one for any kind, then the longest
+/// pattern, then the latest (RFC 9842 section 2.2.2).
 fn best<'a>(kept: &'a [Dictionary], path: &str, destination: &str) -> Option<&'a Dictionary> {
     let is_for = |dictionary: &&Dictionary| {
         let named = &dictionary.destinations;
@@ -143,7 +146,8 @@ fn best<'a>(kept: &'a [Dictionary], path: &str, destination: &str) -> Option<&'a
     kept.iter().filter(is_for).max_by_key(|dictionary| (!dictionary.destinations.is_empty(), dictionary.pattern.len()))
 }
 
-/// Returns true if a path matches a pattern: of those of URL Pattern, literals, `*`, and groups in braces.
+/// Returns true if a path matches a pattern. Of the syntax of URL Pattern only literals, `*` and groups in braces are
+/// supported.
 fn matches(pattern: &str, path: &str) -> bool {
     let plain: String = pattern.chars().filter(|c| !matches!(c, '{' | '}')).collect();
     let Some((first, rest)) = plain.split_once('*') else { return plain == path };
@@ -156,7 +160,8 @@ fn matches(pattern: &str, path: &str) -> bool {
     left.ends_with(last)
 }
 
-/// The pattern and the kinds of requests of `Use-As-Dictionary`; `None` of what this browser does not understand.
+/// Returns the pattern and the kinds of requests in `Use-As-Dictionary`; `None` if this browser does not understand the
+/// field.
 fn offer(field: &str) -> Option<(String, Vec<String>)> {
     let quoted = |text: &str| text.split('"').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
     let pattern = quoted(field.split_once("match=")?.1.split_inclusive('"').take(2).collect::<String>().as_str());
@@ -164,7 +169,7 @@ fn offer(field: &str) -> Option<(String, Vec<String>)> {
     Some((pattern.into_iter().next()?, destinations.unwrap_or_default()))
 }
 
-/// The bytes of a body in this coding, one byte more than wanted at most.
+/// Decodes a body in this coding, up to one byte more than `wanted`.
 fn decoded(coding: Option<&str>, coded: &[u8], dictionary: Option<&[u8]>, wanted: usize) -> io::Result<Vec<u8>> {
     let most = wanted as u64 + 1;
     let mut bytes = Vec::with_capacity(wanted + 1);
@@ -219,7 +224,7 @@ mod tests {
         Ask { at: Nanos(0), size_bytes, user: Some(3), group: None, client: None, part: Some(part) }
     }
 
-    /// The request for a file is right, and so is the check of its answer.
+    /// Checks the fields of the request for a file, and the check of its response.
     fn one(browsers: &mut Browsers, file: u32, fields: &[(HeaderName, &str)], body: &[u8]) -> (HeaderMap, bool) {
         let (ask, mut asked) = (ask(&browsers.documents, file), HeaderMap::new());
         browsers.ask(1, &ask, &mut asked);

@@ -1,8 +1,9 @@
 //! The clock of a run and the timer that ends a wait.
 //!
-//! The timer is a `timerfd` on an absolute instant and not the timeout of a wait for events: that counts in milliseconds
-//! and is rounded up (`epoll_wait`), or is allowed to end late by a thousandth of itself and never less than the timer slack
-//! (`epoll_pwait2`; `select_estimate_accuracy` in fs/select.c), where a request a millisecond late voids the run.
+//! The timer is a `timerfd` set to an absolute instant, because the timeout of a wait for events is too imprecise.
+//! `epoll_wait` counts in milliseconds and rounds up. `epoll_pwait2` may end late by a thousandth of the timeout, and
+//! by at least the timer slack (`select_estimate_accuracy` in fs/select.c). A request that is a millisecond late voids
+//! the run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +17,7 @@ use units::Nanos;
 /// Time since the run began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
-    /// On the monotonic clock.
+    /// The start of the run on the monotonic clock.
     began: Nanos,
     cpu_began: Nanos,
     began_unix: Nanos,
@@ -32,7 +33,7 @@ impl Clock {
         read(ClockId::Monotonic) - self.began
     }
 
-    /// CPU time this process has used since the run began.
+    /// The CPU time that this process has used since the run began.
     pub(crate) fn cpu(&self) -> Nanos {
         read(ClockId::ProcessCPUTime) - self.cpu_began
     }
@@ -44,11 +45,11 @@ impl Clock {
 
 fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
-    // These clocks never stand before their epoch.
+    // These clocks are never before their epoch.
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Becomes readable once, at an instant.
+/// A timer whose descriptor becomes readable once, at an instant.
 #[derive(Debug)]
 pub(crate) struct Timer {
     fd: OwnedFd,
@@ -61,7 +62,7 @@ impl Timer {
         Ok(Timer { fd, armed: None })
     }
 
-    /// Sets the instant, replacing the one before; one that has passed makes it readable at once.
+    /// Sets the instant and replaces the previous one. If it has passed, the timer becomes readable immediately.
     pub(crate) fn arm(&mut self, clock: &Clock, at: Nanos) -> Result<(), Errno> {
         if self.armed == Some(at) {
             return Ok(());
@@ -73,7 +74,7 @@ impl Timer {
         Ok(())
     }
 
-    /// The instant came: the next `arm` takes effect even if it is for the same.
+    /// Acknowledges that the instant came, so that the next `arm` takes effect even for the same instant.
     pub(crate) fn expired(&mut self) {
         self.armed = None;
     }

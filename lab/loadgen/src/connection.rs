@@ -1,4 +1,4 @@
-//! A connection of either transport.
+//! A connection over either transport, TCP or QUIC.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,14 +24,14 @@ pub(crate) enum Connection {
 pub(crate) enum Turn {
     /// Wait for the next event.
     Wait,
-    /// There is more to read at once.
+    /// There is more to read now.
     More,
     /// Drop it: it has no open job.
     Done,
 }
 
 impl Connection {
-    /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
+    /// Starts to connect, from `from` if it is given, without waiting for the connection.
     pub(crate) fn start(plan: &Plan, from: Option<SocketAddr>, clock: &Clock) -> Result<Connection, Errno> {
         match plan.protocol {
             Protocol::Http3 { streams } => {
@@ -41,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// When the kernel was asked for it.
+    /// The instant at which the kernel was asked to connect.
     pub(crate) fn started(&self) -> Nanos {
         match self {
             Connection::Tcp(tcp) => tcp.started(),
@@ -49,7 +49,7 @@ impl Connection {
         }
     }
 
-    /// Takes the request of a job and sends it, or has it sent once the connection stands.
+    /// Sends the request of a job, or queues it until the connection is established.
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         match self {
             Connection::Tcp(tcp) => tcp.submit(plan, job, ledger, clock),
@@ -57,7 +57,7 @@ impl Connection {
         }
     }
 
-    /// The user of a job gives it up. Where it is alone on the connection, that is closed.
+    /// Cancels a job that its user gives up. If no other job uses the connection, the connection is closed.
     pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         match self {
             Connection::Tcp(tcp) => tcp.cancel(job, ledger, clock),
@@ -65,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Returns true if the socket is to take more than it has.
+    /// Returns true if the socket has not taken all bytes to be sent.
     pub(crate) fn is_sending(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.is_sending(),
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Returns true if no job is under way.
+    /// Returns true if no job is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.is_idle(),
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Returns true if another job may be asked now.
+    /// Returns true if another job may be requested now.
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Connection::Tcp(tcp) => tcp.has_room(),
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// The jobs to be asked for over another connection.
+    /// Takes the jobs that must be requested over another connection.
     pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
         match self {
             Connection::Tcp(tcp) => tcp.take_unheard(),
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// The last job that has ended, once.
+    /// Returns the last job that has ended, once.
     pub(crate) fn take_ended(&mut self) -> Option<usize> {
         match self {
             Connection::Tcp(tcp) => tcp.take_ended(),
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::on_time`] is to be called next; TCP's timers are the kernel's.
+    /// The instant of the next call of [`Connection::on_time`]. TCP has none, because its timers run in the kernel.
     pub(crate) fn due(&mut self) -> Option<Nanos> {
         match self {
             Connection::Tcp(_) => None,

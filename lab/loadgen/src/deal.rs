@@ -1,18 +1,18 @@
-//! Which client asks: jobs are dealt to groups of clients by their share, and to the addresses of a group evenly.
+//! Assigns jobs to clients: to the groups by their shares, and evenly to the addresses of a group.
 //!
-//! Who gets a job depends on the seed and its number alone, so it is the same under every policy compared. The requests
-//! of a user all come from one address: people do not change networks while they read. So do those of a client of the
-//! trace, and no two clients share an address while there is one for each.
+//! The client of a job depends only on the seed and the job's number, so it is the same under all policies compared.
+//! All requests of a user come from one address, because people do not change networks while they read. The same holds
+//! for a client of the trace, and no two clients share an address as long as there is an address for each.
 
 use workload::Visitors;
 
 use crate::Plan;
 
-/// From the address of a visit to that of the next, so that visits that follow each other are of different networks. It is a prime above
-/// the number of any group's addresses, so that each has its turn.
+/// The step from the address of one visit to the address of the next, so that consecutive visits come from different
+/// networks. It is a prime above the number of addresses in any group, so that every address gets its turn.
 const STRIDE: u64 = 4099;
 
-/// Group and address, each by its place in the plan; both 0 where the kernel chooses the address.
+/// The group and the address, as indexes in the plan; both are 0 if the kernel chooses the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dealt {
     pub(crate) group: u32,
@@ -22,9 +22,9 @@ pub(crate) struct Dealt {
 #[derive(Debug)]
 pub(crate) struct Deal {
     seed: u64,
-    /// Groups with a share, and the shares of all up to this one, in 2^-64.
+    /// For each group with a share, the cumulative share up to and including it, in units of 2^-64.
     upto: Vec<(u64, u32)>,
-    /// Of each group: how many addresses, and how its users have them.
+    /// For each group, the number of addresses, and how its users are assigned to them.
     addresses: Vec<(u32, Option<Visitors>)>,
 }
 
@@ -40,7 +40,7 @@ impl Deal {
         Deal { seed: plan.seed, upto: upto.collect(), addresses }
     }
 
-    /// Returns the place of a job, or of a user.
+    /// Returns the client of a job or of a user.
     pub(crate) fn of(&self, number: u64) -> Dealt {
         if self.upto.is_empty() {
             return Dealt { group: 0, address: 0 };
@@ -50,14 +50,15 @@ impl Deal {
         self.within(self.upto[place].1, number)
     }
 
-    /// Returns the place of a client of the trace: clients are numbered from 0, and addresses go round by that number.
+    /// Returns the address of a client of the trace. Clients are numbered from 0, and the addresses are used in turn by
+    /// that number.
     pub(crate) fn of_client(&self, client: u32) -> Dealt {
         let Dealt { group, .. } = self.of(client.into());
         let addresses = self.addresses.get(group as usize).map_or(1, |&(addresses, _)| addresses);
         Dealt { group, address: client % addresses }
     }
 
-    /// Returns the place of a user of this group.
+    /// Returns the address of a user of this group.
     pub(crate) fn within(&self, group: u32, number: u64) -> Dealt {
         let (addresses, visitors) = self.addresses.get(group as usize).copied().unwrap_or((1, None));
         let drawn = match visitors {
@@ -72,7 +73,7 @@ impl Deal {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): consecutive numbers come out as if drawn.
+/// SplitMix64 (Steele, Lea and Flood 2014), which turns consecutive numbers into apparently random ones.
 fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

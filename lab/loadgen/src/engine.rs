@@ -1,4 +1,5 @@
-//! The loop: waits for the next instant or the next byte, whichever comes first, and tells the other modules.
+//! The event loop of a run: waits for the next instant or the next byte, whichever comes first, and notifies the other
+//! modules.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -21,29 +22,29 @@ use crate::pool::{Number, Owner, Pool};
 use crate::waiting::Waiting;
 use crate::{LoadError, Outcome, Plan, Progress, Protocol};
 
-/// The interval of calls of the progress function, and so how soon it can stop a run.
+/// The interval between calls of the progress function, and so the maximum time until it can stop a run.
 pub const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
-/// Events taken from the kernel at once; due requests are looked for between any two of them.
+/// The maximum number of events taken from the kernel in one call. Due requests are checked between any two events.
 const EVENTS_MAX: usize = 64;
 
-/// Requests submitted and given up in a row before answers are looked at again: a generator that has fallen behind would
-/// else be deaf until it has caught up, and charge the server for it.
+/// The maximum number of requests submitted and given up before responses are read again. Without it, a generator that
+/// has fallen behind would read nothing until it had caught up, and the delay would be blamed on the server.
 const ACTS_MAX: usize = 64;
 
-/// A read: large enough that what came at one turn is nearly always taken by one call.
+/// The size of a read buffer, large enough that one call nearly always takes everything that arrived during one turn.
 const SCRATCH_BYTES: usize = 256 << 10;
 
-/// Requests of one run, of which each costs about 200 bytes: a source that knows no end is stopped there.
+/// The maximum number of requests in a run, which stops a source that never ends. Each request costs about 200 bytes.
 const JOBS_MAX: usize = workload::REQUESTS_MAX;
 
-/// Stands for the timer where connections have their number.
+/// The event number of the timer, in place of a connection's number.
 const TIMER: u64 = u64::MAX;
 
-/// Carries out a load as planned and waits for every job, or for `grace` after the last request, or until `on_progress`
-/// says `Break`.
+/// Carries out a load as planned. Ends when every job has ended, when `grace` has passed since the last request, or
+/// when `on_progress` returns `Break`.
 ///
-/// Holds the calling thread all the time. The limits on descriptors stay as it needs them.
+/// Blocks the calling thread until the end. The descriptor limits that it raises stay raised.
 pub fn run(
     plan: &Plan,
     source: &mut dyn Source,
@@ -75,15 +76,15 @@ pub fn run(
     Ok(engine.finish(interrupted))
 }
 
-/// Asked for once, when a connection starts: being told of changes only (`ET`) costs no further call.
+/// The events requested once, when a connection starts. Edge triggering (`ET`) makes further calls unnecessary.
 const ANSWER_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-/// The events of a connection that does not stand yet, or has not taken all of a request.
+/// The events of a connection that is not established, or has not sent all of a request.
 const ALL_EVENTS: EventFlags = ANSWER_EVENTS.union(EventFlags::OUT);
 
-/// A job to be asked for now.
+/// A job to be requested now.
 #[derive(Debug, Clone, Copy)]
 enum Due {
-    /// Over another connection than that which gave it back.
+    /// A job that a connection gave back, to be requested over another connection.
     Unheard(usize),
     Waited(usize),
 }
@@ -100,9 +101,9 @@ struct Engine<'a> {
     origins: Origins,
     /// The connection that carries each job, or carried it last.
     carriers: Vec<Option<Number>>,
-    /// Jobs that wait for a connection of their client's.
+    /// Jobs that wait for a connection of their client.
     waiting: Waiting,
-    /// Jobs to be asked for now: given back by a connection that was closed, or done with waiting.
+    /// Jobs to be requested now: their connection was closed and gave them back, or their wait has ended.
     due: VecDeque<Due>,
     patience: Queue,
     alarms: Alarms,
@@ -118,7 +119,7 @@ impl<'a> Engine<'a> {
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), flags).map_err(system("epoll_ctl for the timer"))?;
         let ledger = Ledger::new(plan, source);
-        // Nanoseconds of a clock: another start each time.
+        // The nanoseconds of the clock start each run at different ports.
         let origins = Origins::of(plan, Clock::start().began_unix().0);
         Ok(Engine {
             plan,
@@ -140,8 +141,8 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Submits requests whose instant has come, lets those give up whose patience has ended, and wakes connections, at most
-    /// [`ACTS_MAX`], and gives the time after that.
+    /// Submits requests whose instant has come, gives up those whose patience has ended, and wakes connections, at most
+    /// [`ACTS_MAX`] in total. Returns the time afterwards.
     fn act_on_time(&mut self) -> Result<Nanos, LoadError> {
         for _ in 0..ACTS_MAX {
             let now = self.clock.now();
@@ -179,7 +180,7 @@ impl<'a> Engine<'a> {
             }
             None if self.may_open(owner) => self.ask_anew(job),
             None => {
-                // Its client is late, and not we.
+                // The client is late here, not the generator.
                 self.ledger.on_start(job, self.clock.now());
                 self.waiting.push(owner, job, self.ledger.attempt(job));
                 Ok(())
@@ -187,12 +188,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Returns true if its client opens another connection.
+    /// Returns true if its client may open another connection.
     fn may_open(&self, owner: Owner) -> bool {
         self.plan.client_connections.is_none_or(|most| (self.pool.standing(owner) as u64) < most)
     }
 
-    /// A connection of this client has changed: the first job that waits for one may be asked for now.
+    /// Makes the first job that waits for a connection of this client due, because one of its connections has changed.
     fn end_wait(&mut self, owner: Owner) {
         if self.plan.client_connections.is_some() && (self.pool.may_have_room(owner) || self.may_open(owner)) {
             self.due.extend(self.waiting.pop(owner, &self.ledger).map(Due::Waited));
@@ -202,7 +203,7 @@ impl<'a> Engine<'a> {
     fn ask_due(&mut self) -> Result<(), LoadError> {
         while let Some(due) = self.due.pop_front() {
             match (due, self.plan.protocol) {
-                // Others that stood idle may be closed too.
+                // Other idle connections may have been closed too.
                 (Due::Unheard(job), Protocol::Http1) if self.may_open(self.owner(job)) => self.ask_anew(job)?,
                 (Due::Unheard(job) | Due::Waited(job), _) => self.ask(job)?,
             }
@@ -210,7 +211,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Asks over a new connection.
+    /// Requests a job over a new connection.
     fn ask_anew(&mut self, job: usize) -> Result<(), LoadError> {
         let Some(number) = self.open(job) else {
             self.ledger.end(job, JobOutcome::Refused, self.clock.now());
@@ -228,7 +229,7 @@ impl<'a> Engine<'a> {
         self.after(turn, number)
     }
 
-    /// Asks over a connection that stands.
+    /// Requests a job over an established connection.
     fn ask_again(&mut self, job: usize, number: Number) -> Result<(), LoadError> {
         self.carriers[job] = Some(number);
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
@@ -243,7 +244,7 @@ impl<'a> Engine<'a> {
         user.map(Owner::User).or_else(client).unwrap_or_else(|| Owner::Group(self.ledger.dealt(job).group))
     }
 
-    /// The user of a job closes its connection, or its stream, and perhaps asks again.
+    /// Closes the connection or stream of a job whose user gives up, and retries if the plan says so.
     fn give_up(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
         if let Some((number, connection)) = self.carriers[job].and_then(|number| Some((number, self.pool.get(number)?)))
         {
@@ -278,19 +279,19 @@ impl<'a> Engine<'a> {
             let from = self.origins.next(dealt, standing);
             match Connection::start(self.plan, from, &self.clock) {
                 other if from.is_none() => return other,
-                // The port is somebody's, or its last connection has not been forgotten.
+                // Another program uses the port, or its last connection is still remembered.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
                 other => return other,
             }
         }
-        // Ours are all taken; of one address the kernel may know of another, though it takes its time.
+        // All our ports are taken. For a single address the kernel may find another, although that takes it time.
         match self.plan.clients.is_empty() {
             true => Connection::start(self.plan, None, &self.clock),
             false => Err(Errno::ADDRNOTAVAIL),
         }
     }
 
-    /// Waits for events, at most until something is due or `until`, and handles them.
+    /// Waits for events until something is due, at most until `until`, and handles them.
     fn turn(&mut self, until: Nanos) -> Result<(), LoadError> {
         let due = [self.ledger.due(), self.patience.next_at(), self.alarms.next_at()].into_iter().flatten().min();
         let until = until.min(due.unwrap_or(self.deadline()));
@@ -320,13 +321,13 @@ impl<'a> Engine<'a> {
     }
 
     fn on_ready(&mut self, number: Number, flags: EventFlags) -> Result<(), LoadError> {
-        // Of an event for a connection that was closed since there is nothing left to do.
+        // The connection was closed after the event occurred: there is nothing to do.
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
         let turn = connection.on_ready(flags, &mut self.scratch, &mut self.ledger, &self.clock);
         self.after(turn, number)
     }
 
-    /// Does what the turn of a connection asks for.
+    /// Does what the turn of a connection requires.
     fn after(&mut self, turn: Turn, number: Number) -> Result<(), LoadError> {
         let Some(owner) = self.pool.owner(number) else { return Ok(()) };
         let Some(connection) = self.pool.get(number) else { return Ok(()) };
@@ -340,7 +341,7 @@ impl<'a> Engine<'a> {
         if is_over {
             self.pool.remove(number);
         } else if turn == Turn::More {
-            // Setting the same events again makes what is already there an event of the next turn.
+            // Setting the same events again reports pending input as an event of the next turn.
             epoll::modify(&self.epoll, &*connection, EventData::new_u64(number.to_u64()), ALL_EVENTS)
                 .map_err(|errno| LoadError::System("epoll_ctl for a connection", errno))?;
         }
@@ -349,7 +350,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// When outstanding jobs are declared incomplete.
+    /// The instant at which outstanding jobs are declared incomplete.
     fn deadline(&self) -> Nanos {
         Nanos(self.ledger.last_at().0.saturating_add(self.plan.grace.0))
     }
@@ -384,7 +385,8 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Returns true if a connection failed for want of descriptors, memory or ports here, not because of the server.
+/// Returns true if a connection failed because this machine lacks descriptors, memory or ports, and not because of the
+/// server.
 fn is_our_own_limit(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,9 +1,9 @@
-//! Requests and responses on one connection, one after the other, without the connection: bytes in, bytes out, facts into
-//! the ledger.
+//! Requests and responses of HTTP/1.1 on one connection, one after another, without any I/O: it takes and returns
+//! bytes, and records facts in the ledger.
 //!
-//! A connection never has two requests under way. Browsers do not pipeline, nor did the clients of the papers, and a small
-//! response behind a large one on the same connection would wait for it whatever the server's order. So when a user
-//! gives up and the connection is closed, no other request is on it to suffer.
+//! A connection never has two requests in flight. Browsers do not pipeline, nor did the clients of the papers, and a
+//! small response behind a large one on the same connection would wait for it whatever the server's order. So if a user
+//! gives up and the connection is closed, no other request is lost.
 
 use record::Outcome;
 use units::Nanos;
@@ -14,19 +14,19 @@ use crate::reader::{Event, Reader};
 
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// The job under way.
+    /// The job in flight.
     job: Option<usize>,
-    /// The request, and how much of it the socket has taken.
+    /// The request, and the number of its bytes that the socket has taken.
     request: Vec<u8>,
     sent_bytes: usize,
     reader: Reader,
-    /// Requests asked so far.
+    /// The number of requests sent so far.
     asked: u64,
-    /// No request comes after this one: we asked for the end, or the server announced it.
+    /// No request follows this one: we asked to close the connection, or the server announced it.
     is_last: bool,
-    /// Part of the response under way has come.
+    /// Part of the response in flight has arrived.
     is_answering: bool,
-    /// The job to be asked for again over another connection.
+    /// The job to be requested again over another connection.
     unheard: Option<usize>,
     /// The last job that has ended.
     ended: Option<usize>,
@@ -35,16 +35,16 @@ pub(crate) struct Exchange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Next {
-    /// The job under way goes on, or there is none.
+    /// The job in flight continues, or there is none.
     Continue,
-    /// The job has ended, and another may be asked.
+    /// The job has ended, and another may be requested.
     Free,
-    /// Nothing more is to come over this connection, and none of its jobs is open.
+    /// The connection has nothing more to deliver, and no open job.
     Close,
 }
 
 impl Exchange {
-    /// Asks for a job; there must be none under way.
+    /// Requests a job; no other may be in flight.
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &Ledger<'_>) {
         assert!(self.job.is_none(), "a connection carries one request at a time");
         let ask = ledger.ask(job);
@@ -57,7 +57,7 @@ impl Exchange {
         self.job = Some(job);
     }
 
-    /// The one under way.
+    /// Returns the job in flight.
     pub(crate) fn job(&self) -> Option<usize> {
         self.job
     }
@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     pub(crate) fn on_bytes(&mut self, mut input: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Next {
-        // Bytes that nobody asked for: the next response could not be told from them.
+        // Bytes that were not requested: they could not be distinguished from the next response.
         let Some(job) = self.job else { return Next::Close };
         if !input.is_empty() && !self.is_answering {
             self.is_answering = true;
@@ -102,7 +102,7 @@ impl Exchange {
         }
     }
 
-    /// The server will send no more: only a response without a length is whole by that.
+    /// Handles the end of the stream. Only a response without a length is completed by it.
     pub(crate) fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         if self.reader.ends_with_stream()
             && let Some(job) = self.job.take()
@@ -113,9 +113,10 @@ impl Exchange {
         self.on_reset(ledger, now);
     }
 
-    /// The server has reset the connection. One that had served others while the request was on its way is nobody's fault, and
-    /// the job is to be asked for again over another, as every client does (RFC 9112 section 9.3.1); on a new connection it cannot
-    /// happen, so once for each attempt.
+    /// Handles a reset by the server. If the connection had served other requests and was reset while this request was
+    /// on its way, neither side is at fault, and the job must be requested again over another connection, as every
+    /// client does (RFC 9112 section 9.3.1). This cannot happen on a new connection, so it happens at most once per
+    /// attempt.
     pub(crate) fn on_reset(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         if self.asked > 1 && !self.is_answering {
             self.unheard = self.job.take();
@@ -123,7 +124,7 @@ impl Exchange {
         self.fail(Outcome::Reset, ledger, now);
     }
 
-    /// The connection is lost, and with it the job under way.
+    /// Ends the job in flight, because the connection is lost.
     pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         if let Some(job) = self.job.take() {
             self.ended = Some(job);
@@ -131,12 +132,12 @@ impl Exchange {
         }
     }
 
-    /// The job to be asked for again over another connection.
+    /// Takes the job that must be requested again over another connection.
     pub(crate) fn take_unheard(&mut self) -> Option<usize> {
         self.unheard.take()
     }
 
-    /// The last job that has ended, once.
+    /// Returns the last job that has ended, once.
     pub(crate) fn take_ended(&mut self) -> Option<usize> {
         self.ended.take()
     }
@@ -155,7 +156,8 @@ mod tests {
         [head.into_bytes(), vec![b'x'; size as usize]].concat()
     }
 
-    /// A job of 10 bytes on a connection for so many, what came back, and perhaps the end of it.
+    /// Returns the outcome of a job of 10 bytes on a connection for `per_connection` requests that receives `stream`,
+    /// and its end if `ends`.
     fn one(per_connection: u64, stream: &[u8], ends: bool) -> (Outcome, Next) {
         let (plan, mut source) = (plan(per_connection), Jobs::of(&[10]));
         let (mut ledger, mut exchange) = (Ledger::new(&plan, &mut source), Exchange::default());
@@ -235,7 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the peer sends, the job is ended at most once (the ledger would panic), and on a closed connection once.
+        /// Whatever the peer sends, the job ends at most once (the ledger would panic), and exactly once if the
+        /// connection is closed.
         #[test]
         fn any_stream_ends_the_job_once(pieces in prop::collection::vec(0..5_usize, 0..6), cut: usize, on_one in 1..3_u64) {
             let part = [response(10, "keep-alive"), response(20, "keep-alive"), response(10, "close"), b"\r\n".to_vec(), b"HTTP/1.1 200 OK\r\n\r\n".to_vec()];

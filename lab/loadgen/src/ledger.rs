@@ -1,4 +1,4 @@
-//! The books of a run: every job that was submitted is in them once, is tried so often, and is closed once.
+//! The ledger of a run. It contains every submitted job once, counts the job's attempts, and closes it once.
 
 use hdrhistogram::Histogram;
 use http_fields::{HeaderMap, Request};
@@ -10,9 +10,9 @@ use crate::Plan;
 use crate::browser::Browsers;
 use crate::deal::{Deal, Dealt};
 
-/// Lateness above this is counted as this: a generator an hour late has other troubles.
+/// The maximum lateness recorded; higher values count as this. A generator that is an hour late has other problems.
 const LATENESS_NS_MAX: u64 = 3_600_000_000_000;
-/// Relative precision of the histogram in decimal digits: 0.1 %.
+/// The precision of the histogram in significant decimal digits: 0.1 %.
 const LATENESS_DIGITS: u8 = 3;
 
 pub(crate) struct Ledger<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Ledger<'a> {
     deal: Deal,
     entries: Vec<Entry>,
     ended: usize,
-    /// The browsers, if the files of a site are asked for.
+    /// The browsers, if the files of a site are requested.
     browsers: Option<Browsers>,
 }
 
@@ -30,16 +30,16 @@ struct Entry {
     record: JobRecord,
     ask: Ask,
     dealt: Dealt,
-    /// When the attempt under way began, or the last one.
+    /// The instant at which the current or the last attempt began.
     tried_at: Nanos,
-    /// The kernel has been asked for the first attempt.
+    /// The kernel was asked to connect or send for the first attempt.
     started: bool,
     ended: bool,
-    /// After its end: its user will not ask again.
+    /// After the job's end: its user will send no more requests.
     left: bool,
 }
 
-/// The result of the books.
+/// The final content of the ledger.
 pub(crate) struct Books {
     pub(crate) records: Vec<JobRecord>,
     pub(crate) lateness: Histogram<u64>,
@@ -53,22 +53,22 @@ impl<'a> Ledger<'a> {
         Ledger { plan, source, deal: Deal::new(plan), entries, ended: 0, browsers }
     }
 
-    /// The next job's instant; `None` while none is due before an answer comes, and when all have been submitted.
+    /// The instant of the next job; `None` if none is due before a response arrives, or if all have been submitted.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.source.due()
     }
 
-    /// No job is due after this.
+    /// An upper bound for the instants of all jobs.
     pub(crate) fn last_at(&self) -> Nanos {
         self.source.last_at()
     }
 
-    /// The number of jobs that there will be, where it is known.
+    /// The total number of jobs, if it is known.
     pub(crate) fn count(&self) -> Option<usize> {
         self.source.count()
     }
 
-    /// Opens the job that is due, with its first attempt, and gives its number.
+    /// Opens the job that is due, with its first attempt, and returns its number.
     pub(crate) fn submit(&mut self, now: Nanos) -> Option<usize> {
         let ask = self.source.take()?;
         let job = self.entries.len();
@@ -93,7 +93,8 @@ impl<'a> Ledger<'a> {
         Some(job)
     }
 
-    /// Returns the origin of a request: the same for all requests of a user, and for all of a client of the trace.
+    /// Returns the client of a request. It is the same for all requests of a user, and for all requests of a client of
+    /// the trace.
     fn deal(&self, ask: &Ask, job: u64) -> Dealt {
         if let Some(client) = ask.client.filter(|_| ask.group.is_none()) {
             return self.deal.of_client(client);
@@ -102,8 +103,8 @@ impl<'a> Ledger<'a> {
         ask.group.map_or_else(|| self.deal.of(number), |group| self.deal.within(group, number))
     }
 
-    /// The kernel is asked for it now, to connect or to send: what was done since [`Ledger::submit`] to get there counts as
-    /// lateness. Only the first time counts.
+    /// Records that the kernel is now asked to connect or send for this job. The time since [`Ledger::submit`] counts
+    /// as lateness. Only the first call for a job counts.
     pub(crate) fn on_start(&mut self, job: usize, now: Nanos) {
         let entry = &mut self.entries[job];
         if !std::mem::replace(&mut entry.started, true) {
@@ -111,12 +112,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The request that was made.
+    /// The request of this job.
     pub(crate) fn ask(&self, job: usize) -> Ask {
         self.entries[job].ask
     }
 
-    /// The request for it, as HTTP/2 and HTTP/3 have it.
+    /// The request of this job, in the form of HTTP/2 and HTTP/3.
     pub(crate) fn request(&mut self, job: usize) -> Request<()> {
         let ask = self.ask(job);
         let mut request = self.plan.request(ask);
@@ -126,17 +127,17 @@ impl<'a> Ledger<'a> {
         request
     }
 
-    /// Returns true if the user who asked for it has ended his session with it.
+    /// Returns true if the user of the job ended the session with it.
     pub(crate) fn has_left(&self, job: usize) -> bool {
         self.entries[job].left
     }
 
-    /// Returns the origin of a job.
+    /// Returns the client of a job.
     pub(crate) fn dealt(&self, job: usize) -> Dealt {
         self.entries[job].dealt
     }
 
-    /// The number of its attempt, from 1.
+    /// The number of the current attempt, from 1.
     pub(crate) fn attempt(&self, job: usize) -> u32 {
         self.entries[job].record.attempts
     }
@@ -146,7 +147,7 @@ impl<'a> Ledger<'a> {
         !self.entries[job].ended && self.attempt(job) == attempt
     }
 
-    /// Bytes of the response came; only the first time counts.
+    /// Records that bytes of the response arrived; only the first call counts.
     pub(crate) fn on_byte(&mut self, job: usize, now: Nanos) {
         self.open(job).first_byte_ns.get_or_insert(now.0);
     }
@@ -160,14 +161,14 @@ impl<'a> Ledger<'a> {
         self.open(job).body_bytes += bytes;
     }
 
-    /// Fields of the response, before its body.
+    /// Records the fields of the response, before its body.
     pub(crate) fn on_fields(&mut self, job: usize, fields: &HeaderMap) {
         if let Some(browsers) = &mut self.browsers {
             browsers.on_fields(job, fields);
         }
     }
 
-    /// Takes bytes as [`Ledger::on_body`] does, with the bytes themselves.
+    /// Records body bytes, like [`Ledger::on_body`], and passes the bytes themselves to the browser.
     pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8]) {
         self.on_body(job, bytes.len() as u64);
         let ask = self.ask(job);
@@ -176,20 +177,21 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The response is whole: complete if it is the one that was asked for.
+    /// Records that the response is complete. The job has succeeded if it is the requested response.
     pub(crate) fn on_whole(&mut self, job: usize, now: Nanos) {
         let ask = self.ask(job);
         let decoded = self.browsers.as_mut().map(|browsers| browsers.on_whole(job, &ask));
         let record = self.open(job);
         if decoded == Some(true) {
-            // Of a coded response the size is that of its form.
+            // The size of a coded response is the size of its coded form.
             record.size_bytes = record.body_bytes;
         }
         let right = record.status == 200 && decoded.unwrap_or(record.size_bytes == record.body_bytes);
         self.end(job, if right { Outcome::Complete } else { Outcome::Wrong }, now);
     }
 
-    /// The user gives up the attempt under way: whether another has begun. If not, the job has ended as aborted.
+    /// Records that the user gives up the current attempt. Returns true if another has begun; otherwise the job has
+    /// ended as aborted.
     pub(crate) fn give_up(&mut self, job: usize, now: Nanos) -> bool {
         let patience = self.plan.patience.expect("only the impatient give up");
         let tried_at = self.entries[job].tried_at;
@@ -222,7 +224,7 @@ impl<'a> Ledger<'a> {
         self.ended
     }
 
-    /// Closes the books: jobs still open are incomplete and have waited until now.
+    /// Closes the ledger. Jobs that are still open become incomplete, and have waited until now.
     pub(crate) fn close(mut self, now: Nanos) -> Books {
         for entry in self.entries.iter_mut().filter(|entry| !entry.ended) {
             entry.record.end_ns = now.0;
@@ -233,7 +235,8 @@ impl<'a> Ledger<'a> {
         Books { records, lateness, pages: self.source.pages() }
     }
 
-    /// Facts about a job that has ended would change its record after the fact: that is a bug of ours.
+    /// Returns an open job. A fact about a job that has ended would change its record afterwards, which is a bug in
+    /// this program.
     fn open(&mut self, job: usize) -> &mut JobRecord {
         let entry = &mut self.entries[job];
         assert!(!entry.ended, "job {job} has already ended");
@@ -328,7 +331,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens when: at most the retries and one attempt, each that was given up after no less than the patience.
+        /// Whatever happens, a job has at most the retries and one attempt, and no attempt is given up before its
+        /// patience has ended.
         #[test]
         fn attempts_add_up(steps in prop::collection::vec((0..3_usize, 0..5_u8, 0..300_u64), 0..60), retries in 0..4_u32) {
             let (mut plan, mut source) = (plan(1), Jobs::of(&[10, 20, 30]));

@@ -1,16 +1,16 @@
-//! Open-loop HTTP load: every request has its own instant, whatever became of the ones before it.
+//! Open-loop HTTP load: every request has its own instant, independent of the requests before it.
 //!
-//! A closed loop in disguise is the classic mistake of load generators: a client that waits for a free connection, or
-//! counts from when it got round to sending, is slowed down by the very server it measures and then reports that all
-//! is well. Here a job starts at its scheduled instant or is charged for the delay: response time counts from the
-//! *scheduled* instant to the last byte, nothing ever waits for a connection, and a histogram of how late requests
-//! were submitted says whether the figures may be used at all.
+//! The classic mistake of load generators is a closed loop in disguise. A client that waits for a free connection, or
+//! measures from the moment at which it actually sent, is slowed down by the very server that it measures, and then
+//! reports good times. Here a job starts at its scheduled instant or is charged for the delay. Response time counts
+//! from the *scheduled* instant to the last byte, nothing ever waits for a connection, and a histogram of the lateness
+//! of requests shows whether the figures are valid.
 //!
-//! Where the load is closed on purpose, users or sessions that think between an answer and their next request, the
-//! [`workload::Source`] says so, and lateness counts from the end of the thought.
+//! A load may be closed on purpose: users or sessions think between a response and their next request. The
+//! [`workload::Source`] then provides the instants, and lateness counts from the end of the thinking time.
 //!
-//! One thread and one epoll do it all. The protocol (the private modules `reader`, `exchange`, `http2` and `http3`), the books
-//! (`ledger`) and the users' patience touch no socket and no clock; `engine` tells them what happened and when.
+//! The engine is one thread with one epoll. The protocols (the private modules `reader`, `exchange`, `http2` and
+//! `http3`), the `ledger` and the users' patience use no socket and no clock; `engine` passes events and times to them.
 //!
 //! ```no_run
 //! use loadgen::Plan;

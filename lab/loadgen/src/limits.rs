@@ -1,18 +1,19 @@
-//! How many connections there may be: as many as there are descriptors and ports, for a lower limit would be a closed loop.
+//! The number of connections: as many as there are descriptors and ports, because a lower limit would make the loop
+//! closed.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{Plan, origin};
 
-/// Descriptors left for everything that is not a connection: standard streams, epoll, timer, results.
+/// Descriptors reserved for everything except connections: standard streams, epoll, timer, results.
 const DESCRIPTORS_KEPT: u64 = 64;
 
-/// Connections of all addresses: what the kernel lets a process have unless told otherwise (`fs.nr_open`).
+/// The maximum number of connections of all addresses, from the kernel's default limit of a process (`fs.nr_open`).
 const CONNECTIONS_MAX: u64 = (1 << 20) - DESCRIPTORS_KEPT;
 
-/// Returns the connections that can stand at once: requests beyond are recorded as refused, at once, and void the run. The limits on
-/// descriptors of this process are raised to what the ports of all clients can use, or as far as allowed: the soft limit anybody, the hard
-/// one the privileged.
+/// Returns the maximum number of concurrent connections. Requests beyond it are immediately recorded as refused, and
+/// void the run. Raises the descriptor limits of this process to the number that the ports of all clients can use, or
+/// as far as permitted: any process may raise the soft limit, a privileged one the hard limit.
 pub(crate) fn connections(plan: &Plan) -> usize {
     connections_over(origin::ports(plan))
 }
@@ -24,8 +25,7 @@ fn connections_over(ports: usize) -> usize {
     if maximum.is_none_or(|maximum| maximum >= wanted)
         || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(wanted) }).is_err()
     {
-        // The hard limit is enough, or it is the privileged who may raise it. Should this be refused too, the limit that
-        // remains is the one that counts.
+        // The hard limit is enough, or this process may not raise it. If this is refused too, the remaining limit applies.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     connections_under(getrlimit(Resource::Nofile).current, most)

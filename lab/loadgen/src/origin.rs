@@ -1,10 +1,11 @@
 //! Local addresses and ports to connect from.
 //!
-//! Left to itself the kernel looks for a free port at every connection, and the search is long where many are taken: it goes
-//! through all odd ports before it tries an even one (`__inet_hash_connect` in net/ipv4/inet_hashtables.c), so from half of them
-//! on every connection costs it 14,000 looks, and the generator is late. We count the ports of each address up instead: the one
-//! used longest ago is next, and nearly always free. (Asking the kernel to choose at `connect`, IP_BIND_ADDRESS_NO_PORT, would
-//! take its search with it.) Where no address is given, its choice is cheaper while few connections stand.
+//! By default the kernel searches for a free port at every connection. The search is long if many ports are taken: it
+//! tries all odd ports before an even one (`__inet_hash_connect` in net/ipv4/inet_hashtables.c). Once half of them are
+//! taken, every connection costs 14,000 lookups, and the generator is late. Instead we count up the ports of each
+//! address, so the port that was used longest ago is next, and it is nearly always free. (With IP_BIND_ADDRESS_NO_PORT
+//! the kernel would choose at `connect`, with the same search.) Without a given address, the kernel's choice is cheaper
+//! as long as few connections are open.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -16,20 +17,21 @@ use rustix::net::{self, AddressFamily, SocketType};
 use crate::deal::Dealt;
 use crate::{Plan, PlanError};
 
-/// Ports of one address tried for a connection before it is said that there is none.
+/// The maximum number of ports of one address tried for a connection.
 pub(crate) const PORT_TRIES_MAX: usize = 64;
 
-/// The part of the ports that the kernel may choose from before we count. A random odd one is then free every other time.
+/// The kernel chooses ports until this fraction of its range (1/4) is in use. A random odd port is then free in every
+/// other try.
 const KERNELS_PART: usize = 4;
 
-/// The ports that Linux uses where it does not say (Documentation/networking/ip-sysctl.rst).
+/// The default range of ports in Linux (Documentation/networking/ip-sysctl.rst).
 const PORTS_USUAL: RangeInclusive<u16> = 32_768..=60_999;
 
 /// The addresses of a plan's clients, each with its ports.
 #[derive(Debug)]
 pub(crate) struct Origins {
     groups: Vec<Vec<Origin>>,
-    /// Connections that stand while the kernel still chooses.
+    /// The number of open connections up to which the kernel chooses the port.
     kernels: usize,
 }
 
@@ -39,7 +41,7 @@ struct Origin {
     ports: Ports,
 }
 
-/// Ports in turn, for ever.
+/// The ports of an address, used in turn and without end.
 #[derive(Debug, Clone)]
 struct Ports {
     range: RangeInclusive<u16>,
@@ -47,7 +49,8 @@ struct Ports {
 }
 
 impl Origins {
-    /// `turn` decides where each address starts, so that a run does not begin with the ports of the one before it.
+    /// Creates the origins of a plan. `turn` determines the first port of each address, so that a run does not begin
+    /// with the ports of the run before it.
     pub(crate) fn of(plan: &Plan, turn: u64) -> Origins {
         let ports = Ports::starting_at(local_ports(), turn);
         let origin = |&address: &IpAddr| Origin { address, ports: ports.clone() };
@@ -60,7 +63,8 @@ impl Origins {
         Origins { groups, kernels: ports.range.len() / KERNELS_PART }
     }
 
-    /// Returns the address from which this client's next connection starts, with so many open; `None` leaves it to the kernel.
+    /// Returns the address and port from which this client's next connection starts, given the number of open
+    /// connections; `None` if the kernel chooses.
     pub(crate) fn next(&mut self, dealt: Dealt, standing: usize) -> Option<SocketAddr> {
         if standing < self.kernels {
             return None;
@@ -83,7 +87,7 @@ impl Ports {
     }
 }
 
-/// Checks that connections can start from every address: better known before the run.
+/// Checks before the run that connections can start from every address.
 pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     for group in &plan.clients {
         for &address in &group.addresses {
@@ -93,7 +97,8 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The number of connections to one server for which the addresses of a plan have ports. Without addresses the kernel chooses from those of one.
+/// The number of connections to one server for which the addresses of a plan have ports. Without addresses the kernel
+/// chooses from the ports of one address.
 pub(crate) fn ports(plan: &Plan) -> usize {
     let addresses: usize = plan.clients.iter().map(|group| group.addresses.len()).sum();
     addresses.max(1) * local_ports().len()
@@ -105,7 +110,7 @@ fn can_start_from(address: IpAddr) -> Result<(), Errno> {
     net::bind(&socket, &SocketAddr::new(address, 0))
 }
 
-/// The address the kernel would choose; nothing is sent for that.
+/// Returns the local address that the kernel would choose for this target. Nothing is sent.
 fn address_towards(target: SocketAddr) -> Result<IpAddr, Errno> {
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket(family, SocketType::DGRAM, None)?;

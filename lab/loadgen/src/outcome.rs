@@ -8,23 +8,24 @@ use crate::PlanError;
 /// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The records of every request that was submitted, in order of arrival; that is all of them unless `interrupted`.
+    /// The records of all requests that were submitted, in order of arrival. Unless `interrupted`, these are all
+    /// requests of the load.
     pub records: Vec<JobRecord>,
-    /// In order of arrival, where pages were loaded; a job names its page as its client.
+    /// The times of pages in order of arrival, if pages were loaded. A job refers to its page by its client.
     pub pages: Vec<PageTimes>,
-    /// The lateness of requests when they were submitted, nanoseconds, within 0.1 %.
+    /// The lateness of requests when they were submitted, in nanoseconds, with a precision of 0.1 %.
     pub lateness: Histogram<u64>,
-    /// CPU time of this process during the run, other threads included.
+    /// The CPU time of this process during the run, including other threads.
     pub cpu: Nanos,
-    /// The time that the run took, from its start to the end of the last job or of the wait for it.
+    /// The duration of the run, from its start to the end of the last job or of the wait for it.
     pub elapsed: Nanos,
-    /// Start of the run, nanoseconds since 1970.
+    /// The start of the run, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// The most connections that stood at once.
+    /// The maximum number of concurrent connections.
     pub connections_peak: usize,
-    /// Requests for which this machine had no descriptor or no port left; recorded as refused at once.
+    /// Requests for which this machine had no descriptor or port left; they are recorded as refused.
     pub turned_away: u64,
-    /// The progress function asked to stop before every job had ended.
+    /// The progress function stopped the run before every job had ended.
     pub interrupted: bool,
 }
 
@@ -32,10 +33,10 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub elapsed: Nanos,
-    /// Requests there will be, where that is known.
+    /// The total number of requests, if it is known.
     pub jobs: Option<usize>,
     pub submitted: usize,
-    /// Jobs that have ended, well or not.
+    /// The number of jobs that have ended, successfully or not.
     pub ended: usize,
 }
 
@@ -44,10 +45,10 @@ pub struct Progress {
 pub enum LoadError {
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The source has no request.
+    /// The source has no requests.
     #[error("there is nothing to ask for: no request is due")]
     NothingToAsk,
-    /// An attempt of ours and why it failed: our own machine, never the server.
+    /// An attempted system call and its error. This machine failed, not the server.
     #[error("{0}: {1}")]
     System(&'static str, #[source] rustix::io::Errno),
 }

@@ -1,5 +1,5 @@
-//! Who gives up next. Everybody waits equally long, so attempts lose patience in the order in which they began: a queue
-//! is all it takes, at a constant cost for each.
+//! Finds the next user who gives up. All users wait equally long, so attempts lose patience in the order in which they
+//! began, and a queue with constant cost per attempt is enough.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::ledger::Ledger;
 
 /// The attempts in order of the instant at which their users give up.
 ///
-/// Those that ended earlier stay until their instant: it never holds more than were begun within one `abort_after`, at 24
-/// bytes each.
+/// Attempts that ended earlier stay in the queue until their instant. The queue therefore never holds more attempts
+/// than were begun within one `abort_after`, at 24 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
@@ -28,12 +28,12 @@ impl Queue {
         self.waiting.push_back(Waiting { until, job, attempt });
     }
 
-    /// When somebody may lose patience.
+    /// The next instant at which a user may lose patience.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         self.waiting.front().map(|waiting| waiting.until)
     }
 
-    /// Takes the next job whose attempt is still under way at the end of its user's patience.
+    /// Removes and returns the next job whose current attempt has outlasted its user's patience.
     pub(crate) fn pop_due(&mut self, now: Nanos, ledger: &Ledger<'_>) -> Option<usize> {
         while let Some(&Waiting { until, job, attempt }) = self.waiting.front() {
             let is_under_way = ledger.is_under_way(job, attempt);

@@ -7,57 +7,59 @@ use workload::{Ask, Documents, Part, Routes, STREAMS_MAX, Visitors};
 
 use crate::tls::Tls;
 
-/// Whom to ask, from where, and for how long to wait; what is asked for and when is the [`workload::Source`]'s to say.
+/// The target, the clients and the waiting times of a load. The [`workload::Source`] determines the requests and their
+/// instants.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub target: SocketAddr,
-    /// Value of the `Host` field.
+    /// The value of the `Host` field.
     pub host: String,
-    /// A job of SIZE bytes asks for this, SIZE and `.bin`.
+    /// The prefix of paths: a job of SIZE bytes requests this prefix, SIZE and `.bin`.
     pub prefix: String,
-    /// The sites where requests of each group ask instead, by its number: customers of one server. Empty: all ask at
-    /// the host and prefix above.
+    /// The sites that the groups use instead, by the number of the group, like customers of one server. If empty, all
+    /// groups use the host and prefix above.
     pub sites: Vec<Site>,
-    /// Between prefix and SIZE stands the folder of the request's route, if there are any.
+    /// The folders of routes. If present, the folder of the request's route is inserted between the prefix and SIZE.
     pub routes: Option<Routes>,
-    /// The site whose files are asked for, by browsers that accept codings; over HTTP/2.
+    /// The site whose files are requested, by browsers that accept codings; over HTTP/2.
     pub documents: Option<Arc<Documents>>,
-    /// Requests on each connection, one after the other; 1 opens a connection for every request. A request that finds no
-    /// connection without one under way opens another, as the generator of 003 did (section 2.4): it waits for nobody.
+    /// The number of requests on each connection, one after another; 1 opens a connection for every request. A request
+    /// that finds all connections in use opens another, as the generator of 003 did (section 2.4), so it never waits.
     pub per_connection: u64,
-    /// The wait after the last request's instant; jobs outstanding then are incomplete.
+    /// The wait after the last request's instant. Jobs outstanding after it are incomplete.
     pub grace: Nanos,
-    /// Users who give up; `None` waits to the end.
+    /// The patience of users; `None` if they wait to the end.
     pub patience: Option<Patience>,
-    /// The groups that requests come from; empty leaves the address to the kernel.
+    /// The groups that requests come from. If empty, the kernel chooses the address.
     pub clients: Vec<ClientGroup>,
-    /// Deals the jobs to the groups.
+    /// The seed of the assignment of jobs to groups.
     pub seed: u64,
-    /// Connections that a client has at once; a request that finds them all full waits, as in a browser. A client is one of the trace or a
-    /// user, and where requests say nothing of theirs, a group. `None`: no limit.
+    /// The maximum number of concurrent connections of a client. A request that finds all of them full waits, as in a
+    /// browser. A client is a client of the trace or a user, or a group if requests have neither. `None` for no limit.
     pub client_connections: Option<u64>,
     pub protocol: Protocol,
-    /// Over TLS, if it is given: of the same protocol.
+    /// The TLS settings, if the protocol runs over TLS.
     pub tls: Option<Tls>,
 }
 
-/// Over what, and how many requests a connection carries at once.
+/// The protocol, with the number of concurrent requests on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// One.
+    /// One request at a time.
     #[default]
     Http1,
-    /// Up to so many, and no more than the server says that it takes. A request opens another connection only where all are full.
+    /// Up to `streams` requests, and no more than the server allows. A request opens another connection only if all are
+    /// full.
     Http2 { streams: u32 },
-    /// The same, over QUIC.
+    /// The same numbers, over QUIC.
     Http3 { streams: u32 },
 }
 
-/// The patience of users (003, section 5.1 H): they wait this long, then close the connection and ask again.
+/// The patience of users (003, section 5.1 H): they wait this long, then close the connection and try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     pub abort_after: Nanos,
-    /// The number of times that they ask again before they give up for good.
+    /// The maximum number of retries.
     pub retries: u32,
 }
 
@@ -73,15 +75,16 @@ pub struct Site {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientGroup {
     pub name: String,
-    /// The addresses of this machine, of the target's family.
+    /// Addresses of this machine, in the target's address family.
     pub addresses: Vec<IpAddr>,
-    /// The share of the requests that are dealt; all shares add up to 1. `None` of a group that only its own requests come from.
+    /// The share of the jobs that the group gets; all shares add up to 1. `None` for a group that only gets its own
+    /// requests.
     pub share: Option<f64>,
-    /// Which of the addresses a user has; `None`: any, drawn evenly.
+    /// How users are assigned to the addresses; `None` for a random choice with equal probability.
     pub visitors: Option<Visitors>,
 }
 
-/// A plan that cannot be carried out: what is wrong with it.
+/// The reason why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
     #[error("0 requests on each connection: it takes at least 1")]
@@ -106,27 +109,27 @@ pub enum PlanError {
     NoPatience,
     #[error("{0} retries: write up to {RETRIES_MAX}")]
     Retries(u32),
-    /// The shares add up to this.
+    /// The sum of the shares.
     #[error("the shares of the client groups add up to {0}: write shares above 0 that add up to 1")]
     Shares(f64),
     #[error("client group `{0}` has no address")]
     NoAddress(String),
-    /// Group, and an address that cannot reach the target.
+    /// The group, and an address that cannot reach the target.
     #[error("client group `{0}`: {1} is not of the kind of address the server has")]
     Family(String, IpAddr),
-    /// This machine cannot send from there, and why.
+    /// The group, an address from which this machine cannot send, and the reason.
     #[error("client group `{0}`: cannot send from {1}: {2}: give it to an interface of this machine")]
     NotOurs(String, IpAddr, #[source] rustix::io::Errno),
 }
 
-/// Every attempt is recorded; more than so many a request are a typing error.
+/// The maximum number of retries. Every attempt is recorded, and a higher number is a typing error.
 const RETRIES_MAX: u32 = 1000;
 
-/// Shares written with so many digits add up to 1.
+/// The tolerance for the sum of shares, which are written with few digits.
 const SHARES_WITHIN: f64 = 1e-6;
 
 impl Plan {
-    /// Checks that it can be carried out, as far as can be told without a socket.
+    /// Checks that the plan can be carried out, as far as this can be determined without a socket.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.per_connection == 0 {
             return Err(PlanError::NoneOnAConnection);
@@ -185,7 +188,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the bytes of the request. The last one on a connection asks for it to be closed, so that the server is the one to close it, as with the HTTP/1.0 clients of the papers.
+    /// Appends the bytes of the request. The last one on a connection asks for the connection to be closed, so that the
+    /// server closes it, as with the HTTP/1.0 clients of the papers.
     pub(crate) fn write_request(&self, ask: Ask, is_last: bool, out: &mut Vec<u8>) {
         use std::io::Write;
         let (host, path) = self.target_of(ask);
@@ -194,7 +198,7 @@ impl Plan {
             .expect("memory takes all");
     }
 
-    /// The host and the path that are asked.
+    /// The host and the path of a request.
     pub(crate) fn target_of(&self, ask: Ask) -> (&str, String) {
         let (host, prefix) = self.site(ask.group);
         if let Some((documents, file)) = self.documents.as_ref().zip(ask.part.and_then(|part| part.file)) {
@@ -206,7 +210,7 @@ impl Plan {
         (host, format!("{prefix}{folder}{slash}{}.bin", ask.size_bytes))
     }
 
-    /// The same request as HTTP/2 has it.
+    /// The request in the form of HTTP/2.
     pub(crate) fn request(&self, ask: Ask) -> Request<()> {
         let (host, path) = self.target_of(ask);
         let mut request = Request::new(());
@@ -221,25 +225,25 @@ impl Plan {
         Uri::builder().scheme(scheme).authority(host).path_and_query(path).build()
     }
 
-    /// The host and prefix at which a group asks.
+    /// The host and prefix for the requests of a group.
     fn site(&self, group: Option<u32>) -> (&str, &str) {
         let site = group.and_then(|group| self.sites.get(group as usize));
         site.map_or((&self.host, &self.prefix), |site| (&site.host, &site.prefix))
     }
 }
 
-/// The `priority` field of a request for a part of a page, as Chromium sends it over HTTP/2 and HTTP/3: without what is usual (RFC 9218
-/// section 4), and not at all where nothing else is said.
+/// The `priority` field of a request for a part of a page, as Chromium sends it over HTTP/2 and HTTP/3. Default values
+/// are left out (RFC 9218 section 4); `None` if all values are the defaults.
 pub(crate) fn priority(Part { urgency, is_incremental, .. }: Part) -> Option<String> {
     let urgency = (urgency != URGENCY_USUAL).then(|| format!("u={urgency}"));
     let words: Vec<String> = urgency.into_iter().chain(is_incremental.then(|| "i".into())).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// The urgency of a request that says nothing.
+/// The urgency of a request without a priority.
 pub(crate) const URGENCY_USUAL: u8 = 3;
 
-/// Printable ASCII without spaces: nothing in it can end a request line or a field.
+/// Returns true for printable ASCII without spaces, which cannot end a request line or a field.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

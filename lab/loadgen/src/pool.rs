@@ -1,4 +1,4 @@
-//! The connections of a run: those that stand by their number, and those with room for a request by whom they serve.
+//! The open connections of a run by their number, and those with room for another request by their owner.
 
 use std::collections::HashMap;
 
@@ -6,26 +6,27 @@ use slab::Slab;
 
 use crate::connection::Connection;
 
-/// Stands for one connection for ever: a later one in the same place has another.
+/// Identifies one connection for the whole run. A later connection in the same slot has another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
     place: u32,
-    /// Counted up over all connections; comes round after four thousand million.
+    /// Counts up over all connections; wraps around after four thousand million.
     turn: u32,
 }
 
-/// The owner of a connection, who may use it again.
+/// The owner of a connection, who may reuse it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// Any request of a group of clients, in an open load.
     Group(u32),
-    /// Any request of a client of the trace: its connections come from its address.
+    /// Any request of a client of the trace, because its connections come from its address.
     Client(u32),
     /// The next request of this user.
     User(u32),
 }
 
-/// Listed numbers beyond so many times the connections there are, and some, are looked through for dead ones.
+/// The number of listed connections per open connection above which (plus a constant) the lists are searched for dead
+/// ones.
 const LISTED_PER_CONNECTION_MAX: usize = 2;
 const LISTED_KEPT: usize = 64;
 
@@ -33,11 +34,11 @@ const LISTED_KEPT: usize = 64;
 pub(crate) struct Pool {
     connections: Slab<Member>,
     started: u32,
-    /// The connections with room, by their owner, the most recently used last. Those that have died or filled since are
-    /// found when they are taken.
+    /// The connections with room, by their owner, the most recently used last. Connections that have ended or filled up
+    /// since are found when they are taken.
     with_room: HashMap<Owner, Vec<Number>>,
     listed: usize,
-    /// The number of standing connections of each owner that has one.
+    /// The number of open connections of each owner.
     standing: HashMap<Owner, usize>,
 }
 
@@ -80,7 +81,7 @@ impl Pool {
         self.member(number).map(|member| &mut member.connection)
     }
 
-    /// Returns whose it is, if it stands.
+    /// Returns the owner of a connection, if it is open.
     pub(crate) fn owner(&mut self, number: Number) -> Option<Owner> {
         self.member(number).map(|member| member.owner)
     }
@@ -90,12 +91,12 @@ impl Pool {
         self.standing.get(&owner).copied().unwrap_or(0)
     }
 
-    /// Returns true if a connection of this owner may have room; only taking it makes certain.
+    /// Returns true if a connection of this owner may have room. Only taking it makes this certain.
     pub(crate) fn may_have_room(&self, owner: Owner) -> bool {
         self.with_room.contains_key(&owner)
     }
 
-    /// Closes it, if it still stands.
+    /// Closes a connection, if it is open.
     pub(crate) fn remove(&mut self, number: Number) {
         let Some(owner) = self.owner(number) else { return };
         self.connections.remove(number.place as usize);
@@ -107,7 +108,7 @@ impl Pool {
         }
     }
 
-    /// Lets it serve its owner's next request, if it stands and has room.
+    /// Makes a connection available for its owner's next request, if it is open and has room.
     pub(crate) fn release(&mut self, number: Number) {
         let Some(member) = self.member(number).filter(|member| !member.is_listed && member.connection.has_room())
         else {
@@ -122,7 +123,7 @@ impl Pool {
         self.listed += 1;
     }
 
-    /// The one its owner used last, so that those not needed are left alone until the server closes them.
+    /// Takes the connection that its owner used last, so that superfluous ones stay idle until the server closes them.
     pub(crate) fn take(&mut self, owner: Owner) -> Option<Number> {
         let numbers = self.with_room.get_mut(&owner)?;
         let mut taken = None;

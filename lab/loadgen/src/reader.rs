@@ -1,4 +1,4 @@
-//! The responses on one connection, out of its bytes as they come: heads are parsed, bodies only counted.
+//! Parses the responses on one connection from its bytes as they arrive. Heads are parsed, bodies are only counted.
 
 use http::http1::{Chunked, Malformed, ResponseHead, parse_response};
 
@@ -6,7 +6,7 @@ use http::http1::{Chunked, Malformed, ResponseHead, parse_response};
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     state: State,
-    /// The start of a head whose rest has not come; `parse_response` bounds it to 16 KiB and one read.
+    /// The beginning of an incomplete head; `parse_response` bounds it to 16 KiB and one read.
     partial: Vec<u8>,
 }
 
@@ -18,21 +18,21 @@ enum State {
         left_bytes: u64,
     },
     Chunked(Chunked),
-    /// Any other body without a length ends with the connection (RFC 9112 section 6.3).
+    /// Any other body without a length, which ends with the connection (RFC 9112 section 6.3).
     UntilClose,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Head(ResponseHead),
-    /// A count of further bytes of body.
+    /// A count of further body bytes.
     Body(u64),
-    /// The last byte of the body has come.
+    /// The last byte of the body has arrived.
     End,
 }
 
 impl Reader {
-    /// The next thing that `input` holds, taken off its front; `None` once it holds no more.
+    /// Takes the next event from the front of `input`; `None` if `input` holds no more.
     pub(crate) fn poll(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
         match &mut self.state {
             State::Head => self.poll_head(input),
@@ -58,7 +58,7 @@ impl Reader {
         }
     }
 
-    /// Returns true if the end of the stream is the end of a response.
+    /// Returns true if the end of the stream is also the end of a response.
     pub(crate) fn ends_with_stream(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
@@ -66,7 +66,7 @@ impl Reader {
     fn poll_head(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
         loop {
             let Some(head) = self.take_head(input)? else { return Ok(None) };
-            // An interim response says nothing to us; the one that counts comes after it (RFC 9110 section 15.2).
+            // An interim response is ignored; the final one follows it (RFC 9110 section 15.2).
             if !(100..200).contains(&head.status) {
                 self.state = match head.content_length {
                     Some(left_bytes) => State::Body { left_bytes },
@@ -78,7 +78,8 @@ impl Reader {
         }
     }
 
-    /// A whole head, off the front of what was kept and `input`; keeps `input` if there is no whole one yet.
+    /// Takes a complete head from the kept bytes and the front of `input`. Keeps `input` if the head is still
+    /// incomplete.
     fn take_head(&mut self, input: &mut &[u8]) -> Result<Option<ResponseHead>, Malformed> {
         if input.is_empty() {
             return Ok(None);
@@ -96,7 +97,7 @@ impl Reader {
         let parsed = parse_response(&self.partial)?;
         match parsed {
             Some(head) => {
-                // What was kept was no whole head, so the head ends within `input`.
+                // The kept bytes were not a complete head, so the head ends within `input`.
                 *input = &input[head.head_bytes - kept..];
                 self.partial.clear();
             }
@@ -106,7 +107,7 @@ impl Reader {
     }
 }
 
-/// Bytes of a body without what frames them, or its end.
+/// Returns body bytes without their framing, or the end of the body.
 fn poll_chunks(body: &mut Chunked, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
     while !input.is_empty() {
         let taken = body.take(input).map_err(|_| Malformed("not a body in chunks"))?;
@@ -126,7 +127,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the stream holds as text, bodies joined, when it comes in pieces that end at `cuts`.
+    /// Formats the responses in a stream as text, with bodies joined, when the stream arrives in pieces that end at
+    /// `cuts`.
     fn read(stream: &[u8], cuts: &[usize]) -> Result<String, Malformed> {
         let (mut reader, mut out, mut body, mut from) = (Reader::default(), String::new(), 0, 0);
         for &cut in cuts.iter().chain([&stream.len()]) {

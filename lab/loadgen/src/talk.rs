@@ -1,4 +1,4 @@
-//! The protocol of a connection over TCP: one request after the other, or many at once.
+//! The protocol of a connection over TCP: one request after another, or many concurrently.
 
 use record::Outcome;
 use units::Nanos;
@@ -23,7 +23,7 @@ impl Talk {
         }
     }
 
-    /// Asks for a job; there must be room.
+    /// Requests a job; there must be room.
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) {
         match self {
             Talk::Http1(exchange) => exchange.submit(plan, job, ledger),
@@ -31,7 +31,7 @@ impl Talk {
         }
     }
 
-    /// Returns true if another job may be asked now.
+    /// Returns true if another job may be requested now.
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Talk::Http1(exchange) => exchange.has_room(),
@@ -39,7 +39,7 @@ impl Talk {
         }
     }
 
-    /// Returns true if no job is under way.
+    /// Returns true if no job is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Talk::Http1(exchange) => exchange.job().is_none(),
@@ -68,7 +68,7 @@ impl Talk {
         }
     }
 
-    /// The server has closed the connection.
+    /// Handles the end of the connection by the server.
     pub(crate) fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         match self {
             Talk::Http1(exchange) => exchange.on_end_of_stream(ledger, now),
@@ -76,7 +76,7 @@ impl Talk {
         }
     }
 
-    /// The server has reset it.
+    /// Handles a reset by the server.
     pub(crate) fn on_reset(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         match self {
             Talk::Http1(exchange) => exchange.on_reset(ledger, now),
@@ -84,7 +84,7 @@ impl Talk {
         }
     }
 
-    /// The connection is lost, and with it the jobs under way.
+    /// Ends the jobs in flight, because the connection is lost.
     pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         match self {
             Talk::Http1(exchange) => exchange.fail(outcome, ledger, now),
@@ -92,7 +92,7 @@ impl Talk {
         }
     }
 
-    /// The user of a job gives it up: whether the connection may stay.
+    /// Cancels a job that its user gives up. Returns whether the connection may stay.
     pub(crate) fn cancel(&mut self, job: usize) -> bool {
         match self {
             Talk::Http1(exchange) => exchange.job() != Some(job),
@@ -103,7 +103,7 @@ impl Talk {
         }
     }
 
-    /// The jobs to be asked for again over another connection.
+    /// Takes the jobs that must be requested again over another connection.
     pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
         match self {
             Talk::Http1(exchange) => exchange.take_unheard().into_iter().collect(),
@@ -111,7 +111,7 @@ impl Talk {
         }
     }
 
-    /// The last job that has ended, once.
+    /// Returns the last job that has ended, once.
     pub(crate) fn take_ended(&mut self) -> Option<usize> {
         match self {
             Talk::Http1(exchange) => exchange.take_ended(),

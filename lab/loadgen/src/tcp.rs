@@ -1,4 +1,4 @@
-//! A connection over TCP: of HTTP/1.1 and HTTP/2, under TLS or not.
+//! A connection over TCP, with HTTP/1.1 or HTTP/2, with or without TLS.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,38 +17,39 @@ use crate::talk::Talk;
 use crate::tls::Sealed;
 use crate::{Plan, Protocol};
 
-/// Reads of one connection before others get their turn.
+/// The maximum number of reads from one connection before others get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
 const BROKEN: epoll::EventFlags = epoll::EventFlags::ERR.union(epoll::EventFlags::HUP);
 const END: epoll::EventFlags = epoll::EventFlags::RDHUP;
 
-/// A socket and what goes over it. Dropping it closes the socket as a browser does: with bytes unread or still to come
-/// the server gets a reset, else a FIN.
+/// A socket and the protocol on it. Dropping it closes the socket as a browser does: if bytes are unread or still to
+/// come, the server gets a reset, otherwise a FIN.
 #[derive(Debug)]
 pub(crate) struct TcpConnection {
     socket: OwnedFd,
     connected: bool,
-    /// When we asked the kernel to connect.
+    /// The instant at which the kernel was asked to connect.
     started: Nanos,
     talk: Talk,
     tls: Option<Box<Sealed>>,
 }
 
 impl TcpConnection {
-    /// Starts to connect, from an address and port of ours if one is given; does not wait for it.
+    /// Starts to connect, from `from` if it is given, without waiting for the connection.
     pub(crate) fn start(plan: &Plan, from: Option<SocketAddr>, clock: &Clock) -> Result<TcpConnection, Errno> {
         let target = plan.target;
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
         if let Some(from) = from {
-            // A port whose last connection is in TIME_WAIT may be used again.
+            // A port whose last connection is in TIME_WAIT may be reused.
             sockopt::set_socket_reuseaddr(&socket, true)?;
             net::bind(&socket, &from)?;
         }
         if plan.tls.is_some() || plan.protocol != Protocol::Http1 {
-            // Several small writes follow each other, the second of which would wait for the server to acknowledge the first.
+            // Several small writes follow each other; without this the second would wait for an acknowledgement of the
+            // first.
             sockopt::set_tcp_nodelay(&socket, true)?;
         }
         let started = clock.now();
@@ -65,34 +66,34 @@ impl TcpConnection {
         self.started
     }
 
-    /// Takes the request of a job and sends it, if the connection stands. Without a delay between here and the server it often
-    /// does at once, though the kernel has not said so, and that is one event less for each request.
+    /// Sends the request of a job, if the connection is established. Over a path without delay it often is already,
+    /// although the kernel has not reported it; this saves an event per request.
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         self.talk.submit(plan, job, ledger, clock.now());
         self.send(ledger, clock)
     }
 
-    /// The user of a job gives it up. Where it is alone on the connection, that is closed.
+    /// Cancels a job that its user gives up. If no other job uses the connection, the connection is closed.
     pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         if self.talk.cancel(job) { self.send(ledger, clock) } else { Turn::Done }
     }
 
-    /// Returns true if part of the request is still to be sent.
+    /// Returns true if part of the request has not been sent.
     pub(crate) fn is_sending(&self) -> bool {
         !self.talk.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Returns true if no job is under way.
+    /// Returns true if no job is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.talk.is_idle()
     }
 
-    /// Returns true if another job may be asked now.
+    /// Returns true if another job may be requested now.
     pub(crate) fn has_room(&self) -> bool {
         self.talk.has_room()
     }
 
-    /// The jobs to be asked for over another connection.
+    /// Takes the jobs that must be requested over another connection.
     pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
         self.talk.take_unheard()
     }
@@ -137,7 +138,7 @@ impl TcpConnection {
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                // A response may be there all the same: the read finds it, and the end after it.
+                // A response may have arrived all the same: the read finds it, and the end after it.
                 Err(Errno::PIPE) => break,
                 Err(errno) if self.connected => return self.lose(errno, ledger, clock.now()),
                 Err(errno) => return self.fail(outcome_of_connect(errno), ledger, clock.now()),
@@ -146,20 +147,20 @@ impl TcpConnection {
         Turn::Wait
     }
 
-    /// Bytes of the request that left; under TLS, that are sealed.
+    /// Sends bytes of the request; under TLS, seals them. Returns their number.
     fn send_some(&mut self) -> Result<usize, Errno> {
         let Some(tls) = &mut self.tls else {
             return net::send(&self.socket, self.talk.unsent(), SendFlags::NOSIGNAL);
         };
         let sealed = tls.write(self.talk.unsent());
         match tls.send(self.socket.as_fd()) {
-            // Sealed it is no longer ours; what the socket did not take follows when it does.
+            // Sealed bytes count as sent; those that the socket did not take follow later.
             Err(Errno::AGAIN) if sealed > 0 => Ok(sealed),
             sent => sent.map(|()| sealed),
         }
     }
 
-    /// Hands the bytes received to the exchange.
+    /// Passes the received bytes to the exchange.
     fn on_bytes(&mut self, received: &[u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Next {
         let Some(tls) = &mut self.tls else { return self.talk.on_bytes(received, ledger, clock.now()) };
         match tls.open(received) {
@@ -186,12 +187,12 @@ impl TcpConnection {
                     }
                     match next {
                         Next::Close => return Turn::Done,
-                        // With the end behind it there is nothing to use it for.
+                        // After its end the connection has no further use.
                         Next::Free if flags.intersects(BROKEN | END) => return Turn::Done,
                         Next::Free => return Turn::Wait,
                         Next::Continue => {}
                     }
-                    // A short read took all there was; what comes later is a new event, unless the end was already there.
+                    // A short read took all bytes. Later bytes cause a new event, unless the end had already arrived.
                     if bytes < scratch.len() && !flags.intersects(BROKEN | END) {
                         return Turn::Wait;
                     }
@@ -204,7 +205,7 @@ impl TcpConnection {
         Turn::More
     }
 
-    /// A connection that stood is lost.
+    /// Ends an established connection that is lost.
     fn lose(&mut self, errno: Errno, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         match outcome_of_loss(errno) {
             Outcome::Reset => {
@@ -227,7 +228,8 @@ impl AsFd for TcpConnection {
     }
 }
 
-/// A connection that was reset did stand before; any other failure means that it never did.
+/// Returns the outcome of a failed connect. A reset connection had been established; any other failure means that it
+/// never was.
 fn outcome_of_connect(errno: Errno) -> Outcome {
     match errno {
         Errno::CONNRESET | Errno::PIPE => Outcome::Reset,
@@ -236,8 +238,8 @@ fn outcome_of_connect(errno: Errno) -> Outcome {
     }
 }
 
-/// Only a reset comes from the server. Else TCP has given up, and says ETIMEDOUT or, if routers sent ICMP meanwhile, what
-/// those said (`tcp_write_err` in net/ipv4/tcp_timer.c).
+/// Returns the outcome of a lost connection. Only a reset comes from the server. Otherwise TCP has given up, and
+/// reports ETIMEDOUT or the error of an ICMP message received before (`tcp_write_err` in net/ipv4/tcp_timer.c).
 fn outcome_of_loss(errno: Errno) -> Outcome {
     match errno {
         Errno::CONNRESET | Errno::CONNABORTED | Errno::PIPE => Outcome::Reset,

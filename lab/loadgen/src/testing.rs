@@ -1,4 +1,4 @@
-//! Loads made up for the tests of this crate.
+//! Loads for the tests of this crate.
 
 use units::Nanos;
 use workload::{Ask, Source};
@@ -40,7 +40,7 @@ impl Source for Jobs {
     }
 }
 
-/// Two users who ask for ten bytes, think, and ask again, for a second.
+/// Two users who request ten bytes, think, and request again, for a second.
 #[derive(Debug)]
 pub(crate) struct TwoUsers {
     due: [Option<Nanos>; 2],

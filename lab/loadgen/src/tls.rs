@@ -1,4 +1,5 @@
-//! Loads over TLS: rustls' client, which trusts any server. What is measured is time, and the certificate is the lab's own.
+//! Loads over TLS. The client is rustls', and it trusts any server: only time is measured, and the certificate is the
+//! lab's own.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -15,10 +16,11 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 use crate::Protocol;
 use crate::http3::QuicConfig;
 
-/// Any name will do for a server that is trusted anyway.
+/// The server name, which is arbitrary because any server is trusted.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
-/// The settings that the connections of a load share: a session is resumed by the next connection, as browsers do.
+/// The settings that the connections of a load share. A connection resumes the session of an earlier one, as in
+/// browsers.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -26,16 +28,16 @@ pub struct Tls {
     quic: Option<QuicConfig>,
 }
 
-/// Takes any certificate; signatures cost what they cost.
+/// Accepts any certificate, but verifies signatures for their cost in time.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 
-/// A connection's.
+/// The TLS state of a connection.
 #[derive(Debug)]
 pub(crate) struct Sealed(ClientConnection);
 
 impl Tls {
-    /// `is_resumed`: connections resume the sessions of those before them.
+    /// Creates the settings. If `is_resumed`, connections resume the sessions of earlier ones.
     pub fn new(is_resumed: bool, protocol: Protocol) -> Tls {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -68,12 +70,13 @@ impl Tls {
         Sealed(ClientConnection::new(Arc::clone(&self.config), name).expect("a configuration that was checked"))
     }
 
-    /// Shakes hands over a socket that blocks: the protocol that the server chose of ours, if any; else why it failed.
+    /// Performs a handshake over a blocking socket. Returns the protocol that the server chose, if any, or the reason
+    /// of a failure.
     pub(crate) fn chosen_protocol(&self, socket: &mut TcpStream) -> Result<Option<Vec<u8>>, String> {
         let Sealed(mut connection) = self.start();
         match connection.complete_io(socket) {
             Ok(_) => Ok(connection.alpn_protocol().map(<[u8]>::to_vec)),
-            // What a server says that speaks none of ours (RFC 7301 section 3.2).
+            // The alert of a server without a common protocol (RFC 7301 section 3.2).
             Err(error) if error.to_string().contains("NoApplicationProtocol") => Ok(None),
             Err(error) => Err(error.to_string()),
         }
@@ -81,7 +84,7 @@ impl Tls {
 }
 
 impl Sealed {
-    /// Seals a request, or as much of it as there is room for; it leaves when keys are agreed on.
+    /// Seals as much of a request as there is room for. It leaves after the key exchange.
     pub fn write(&mut self, plain: &[u8]) -> usize {
         self.0.writer().write(plain).unwrap_or(0)
     }
@@ -90,7 +93,7 @@ impl Sealed {
         self.0.wants_write()
     }
 
-    /// Sends what is sealed, as far as the socket takes it.
+    /// Sends sealed bytes, as far as the socket takes them.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while self.0.wants_write() {
             match self.0.write_tls(&mut Wire(socket)) {
@@ -101,7 +104,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Decrypts these bytes; an error where they are no TLS.
+    /// Decrypts these bytes; an error if they are not TLS.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let mut plain = Vec::new();
         while !wire.is_empty() {
@@ -184,7 +187,7 @@ mod tests {
         Arc::new(builder.with_single_cert(vec![made.cert.der().clone()], key.into()).unwrap())
     }
 
-    /// A request and its answer; gives whether the session was resumed.
+    /// Performs a request and its response. Returns whether the session was resumed.
     fn exchange(tls: &Tls, server: &Arc<ServerConfig>) -> bool {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();

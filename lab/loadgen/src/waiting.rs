@@ -1,21 +1,21 @@
-//! Requests that wait for a connection, where a client opens no more than so many: browsers do not.
+//! Requests that wait for a connection, if a client opens only a limited number, as browsers do.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::ledger::Ledger;
 use crate::pool::Owner;
 
-/// The attempts that wait, by client, in the order in which they came.
+/// The waiting attempts by client, in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(HashMap<Owner, VecDeque<(usize, u32)>>);
 
 impl Waiting {
-    /// Lets this attempt of the job wait.
+    /// Adds this attempt of the job to the waiting ones.
     pub(crate) fn push(&mut self, owner: Owner, job: usize, attempt: u32) {
         self.0.entry(owner).or_default().push_back((job, attempt));
     }
 
-    /// Takes the client's first job that has not been given up.
+    /// Removes and returns the client's first job that has not been given up.
     pub(crate) fn pop(&mut self, owner: Owner, ledger: &Ledger<'_>) -> Option<usize> {
         let jobs = self.0.get_mut(&owner)?;
         let mut first = None;

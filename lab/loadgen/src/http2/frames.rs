@@ -1,6 +1,6 @@
-//! Where frames begin: what h2 does not tell, the instant of a response's first byte and the bytes of its head.
+//! Finds where frames begin. h2 does not report the instant of a response's first byte, nor the bytes of its head.
 
-/// Bytes before the payload of a frame (RFC 9113 section 4.1).
+/// The bytes of a frame before its payload (RFC 9113 section 4.1).
 pub(crate) const FRAME_HEAD_BYTES: usize = 9;
 
 pub(super) const DATA: u8 = 0;
@@ -12,12 +12,12 @@ pub(super) const CONTINUATION: u8 = 9;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
-    /// 0 of the whole connection.
+    /// The stream; 0 for the whole connection.
     pub(crate) stream: u32,
     pub(crate) payload_bytes: u32,
 }
 
-/// Goes through a stream of frames as it comes, and over their payloads.
+/// Scans a stream of frames as it arrives, and skips their payloads.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     head: [u8; FRAME_HEAD_BYTES],
@@ -34,7 +34,7 @@ impl Frame {
 }
 
 impl Frames {
-    /// The next frame whose head is whole; `None` once `input` holds no more.
+    /// Returns the next frame whose head is complete; `None` if `input` holds no more.
     pub(super) fn poll(&mut self, input: &mut &[u8]) -> Option<Frame> {
         let skipped = self.payload_left.min(input.len());
         self.payload_left -= skipped;

@@ -1,6 +1,6 @@
-//! Requests and responses on one connection of HTTP/2, many at once, without the connection: bytes in, bytes out, facts into
-//! the ledger. The protocol is h2's, which is polled by hand whenever something has come or is to be asked: no runtime, no
-//! thread, and no clock but ours.
+//! Concurrent requests and responses on one connection of HTTP/2, without any I/O: it takes and returns bytes, and
+//! records facts in the ledger. The crate h2 implements the protocol and is polled by hand whenever bytes have arrived
+//! or a request is due, so there is no runtime, no thread and no other clock.
 
 mod frames;
 mod pipe;
@@ -25,15 +25,16 @@ use stream::{End, Stream};
 
 pub use probe::{NoHttp2, check_http2};
 
-/// The bytes that the server may send before it hears from us, on one stream and on the connection: as much as Chromium allows, more
-/// than any link we measure holds. It is opened again as the bytes come, so that no response ever waits for it.
+/// The flow-control window of a stream and of the connection, in bytes. It is Chromium's, and more than any link
+/// measured holds. It is reopened as bytes arrive, so that no response ever waits for it.
 const STREAM_WINDOW_BYTES: u32 = 6 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 15 << 20;
 
-/// Requests before the server has said how many it takes: no server should take fewer (RFC 9113 section 6.5.2).
+/// The maximum number of concurrent requests before the server has announced its own. No server should allow fewer (RFC
+/// 9113 section 6.5.2).
 const STREAMS_UNTOLD: u32 = 100;
 
-/// The bytes of a response's fields; h2 refuses more, and a server's are a few hundred.
+/// The maximum bytes of a response's fields. h2 refuses more, and servers send a few hundred.
 const FIELDS_BYTES_MAX: u32 = 64 << 10;
 
 #[derive(Debug)]
@@ -41,20 +42,20 @@ pub(crate) struct Streams {
     pipe: Pipe,
     connection: client::Connection<Pipe, Bytes>,
     sender: SendRequest<Bytes>,
-    /// The streams under way.
+    /// The streams in flight.
     streams: Vec<Stream>,
     frames: Frames,
-    /// Frames to be sent, and how many bytes of them the socket has taken.
+    /// Frames to be sent, and the number of their bytes that the socket has taken.
     unsent: Vec<u8>,
     sent_bytes: usize,
-    /// Requests asked and answered so far, and bytes that have come.
+    /// The number of requests sent and answered so far, and of bytes received.
     asked: u64,
     answered: u64,
     received_bytes: u64,
     streams_max: u32,
-    /// No request comes any more: we asked the last, or the server announced the end.
+    /// No request follows: we sent the last one, or the server announced the end.
     is_last: bool,
-    /// Jobs to be asked for again over another connection.
+    /// Jobs to be requested again over another connection.
     unheard: Vec<usize>,
     /// The last job that has ended.
     ended: Option<usize>,
@@ -94,7 +95,8 @@ impl Streams {
         streams
     }
 
-    /// Asks for a job. A connection that turns out to take no more gives it back as unheard.
+    /// Requests a job. If the connection turns out to accept no more, the job becomes unheard
+    /// ([`Streams::take_unheard`]).
     pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) {
         self.asked += 1;
         self.is_last |= self.asked == plan.per_connection;
@@ -115,12 +117,12 @@ impl Streams {
                 }
             }
         }
-        // h2 leaves whole frames, and memory takes them all.
+        // h2 leaves whole frames, and memory takes all of them.
         self.drive();
         self.unsent.extend(weight.into_iter().flatten());
     }
 
-    /// Returns true if another request may be asked.
+    /// Returns true if another request may be sent.
     pub(crate) fn has_room(&self) -> bool {
         let most = self.sender.current_max_send_streams().min(self.streams_max as usize);
         !self.is_last && self.streams.len() < most
@@ -148,7 +150,7 @@ impl Streams {
         self.pipe.0.borrow_mut().put(input);
         let is_open = self.drive();
         self.collect(ledger, now);
-        // Once more, to send what the reading has opened.
+        // Drives h2 again, to send what became possible by reading.
         if !(self.drive() && is_open) {
             self.fail(Outcome::Reset, ledger, now);
             return Next::Close;
@@ -156,13 +158,13 @@ impl Streams {
         if self.is_last && self.is_idle() { Next::Close } else { Next::Continue }
     }
 
-    /// The user of a job gives it up: the server is told to stop, and the other jobs go on.
+    /// Resets the stream of a job that its user gives up. The other jobs continue.
     pub(crate) fn cancel(&mut self, job: usize) {
         self.streams.retain(|stream| stream.job != job);
         self.drive();
     }
 
-    /// The server has closed the connection, or it was lost.
+    /// Handles the end of the connection: the server has closed it, or it was lost.
     pub(crate) fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         for stream in std::mem::take(&mut self.streams) {
             match stream.is_unheard_at(self.received_bytes) {
@@ -172,16 +174,17 @@ impl Streams {
         }
     }
 
-    /// The connection is lost, and with it the jobs under way.
+    /// Ends the jobs in flight, because the connection is lost.
     pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         for stream in std::mem::take(&mut self.streams) {
             self.end(stream.job, outcome, ledger, now);
         }
     }
 
-    /// The jobs to be asked for again over another connection, once each: the server had announced the end before it saw
-    /// them, or had taken no more at once than it only then could say, or closed a connection that had served others while they
-    /// were on their way. The first request of a connection has no such excuse, so that each connection ends a job at least.
+    /// Takes the jobs that must be requested again over another connection, each once. The server announced the end
+    /// before it saw them, or refused them before it could announce its limit, or closed a connection that had served
+    /// other requests while these were on their way. The first request of a connection is never given back, so each
+    /// connection ends at least one job.
     pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.unheard)
     }
@@ -190,7 +193,7 @@ impl Streams {
         self.ended.take()
     }
 
-    /// Lets h2 read what has come and write what is to be sent; whether the connection goes on.
+    /// Lets h2 read the bytes that arrived and write the bytes to be sent. Returns whether the connection continues.
     fn drive(&mut self) -> bool {
         let is_open = Pin::new(&mut self.connection).poll(&mut context()).is_pending();
         self.unsent.append(&mut self.pipe.0.borrow_mut().outgoing);
@@ -212,7 +215,7 @@ impl Streams {
         }
     }
 
-    /// Takes what h2 has of every response.
+    /// Takes the parts of each response that h2 has ready.
     fn collect(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         let mut place = 0;
         while let Some(stream) = self.streams.get_mut(place) {
@@ -239,7 +242,7 @@ impl Streams {
     }
 }
 
-/// Returns a context that wakes nobody: all is looked at when something comes.
+/// Returns a context that wakes nothing, because everything is polled when bytes arrive.
 fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

@@ -1,4 +1,4 @@
-//! A wire in memory, by which h2 reads and writes: its socket is the connection's business, as under TLS.
+//! An in-memory wire from which h2 reads and to which it writes. The connection owns the socket, as under TLS.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes that have come and are not read, and those that were written and have not left. One read of a socket fills
-/// the first, and h2 takes all of it at once; of the second there is what requests and the answers to a few frames
-/// take.
+/// The bytes received but not yet read, and the bytes written but not yet sent. One read of a socket fills the first,
+/// and h2 takes all of it immediately. The second holds requests and the answers to a few frames.
 #[derive(Debug, Default)]
 pub(super) struct Wires {
     incoming: Vec<u8>,
@@ -18,7 +17,7 @@ pub(super) struct Wires {
     pub(super) outgoing: Vec<u8>,
 }
 
-/// h2's end.
+/// The end of the wire that h2 uses.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pipe(pub(super) Rc<RefCell<Wires>>);
 

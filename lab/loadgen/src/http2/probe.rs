@@ -1,4 +1,4 @@
-//! One look at a server before a run over HTTP/2: another protocol should cost seconds, not a run of minutes.
+//! Probes a server before a run over HTTP/2, so that a wrong protocol costs seconds and not a run of minutes.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use super::frames::{FRAME_HEAD_BYTES, Frame, SETTINGS};
 use crate::Tls;
 
-/// For the connection, and for each answer.
+/// The time limit for the connection, and for each response.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// The client's first bytes (RFC 9113 section 3.4), and settings that set nothing.
+/// The client's first bytes (RFC 9113 section 3.4), with an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// The reason why there is no HTTP/2.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHttp2 {
-    /// The protocol that it chose.
+    /// The protocol that the server chose.
     #[error(
         "the server does not choose HTTP/2 for a connection over TLS (ALPN gave {0}, expected h2): leave --h2 out, or give \
          the server HTTP/2 (nginx: `listen ... ssl http2`)"
@@ -37,7 +37,7 @@ pub enum NoHttp2 {
     Io(#[from] io::Error),
 }
 
-/// Checks that a server speaks HTTP/2, over TLS if it is given, else to clients who know it before.
+/// Checks that a server speaks HTTP/2: over TLS if `tls` is given, otherwise in cleartext with prior knowledge.
 pub fn check_http2(target: SocketAddr, tls: Option<&Tls>) -> Result<(), NoHttp2> {
     let mut socket = TcpStream::connect_timeout(&target, WITHIN)?;
     socket.set_read_timeout(Some(WITHIN))?;

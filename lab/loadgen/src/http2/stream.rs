@@ -1,4 +1,4 @@
-//! One request of a connection of HTTP/2, and what comes of it.
+//! One request on a connection of HTTP/2, and its response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,16 +13,16 @@ use crate::ledger::Ledger;
 pub(super) struct Stream {
     pub(super) job: usize,
     pub(super) id: u32,
-    /// 0 to 7, the least first.
+    /// The urgency from 0 to 7; the lowest goes first.
     pub(super) urgency: u8,
-    /// The bytes of the frames that its head came in.
+    /// The bytes of the frames that carried the response head.
     pub(super) head_bytes: u64,
     answer: Answer,
-    /// The place among the requests of its connection, from 1.
+    /// The position among the requests of its connection, from 1.
     number: u64,
-    /// The bytes that had come over the connection when it was asked.
+    /// The bytes that had arrived over the connection when the request was sent.
     received_bytes: u64,
-    /// The connection had served others when it was asked.
+    /// The connection had served other requests when this one was sent.
     had_served: bool,
 }
 
@@ -36,7 +36,7 @@ enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Whole,
-    /// The server says that it did nothing about it: to be asked for again.
+    /// The server reports that it did nothing about the request, which must be sent again.
     Unheard,
     Lost(Outcome),
 }
@@ -54,7 +54,7 @@ impl Stream {
         Stream { job, id, urgency, head_bytes: 0, answer: Answer::Head(answer), number, received_bytes, had_served }
     }
 
-    /// Takes what there is of the response; `None` while more is to come.
+    /// Takes the available part of the response; `None` while more is to come.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>) -> Option<End> {
         match self.advance(context, ledger) {
             Poll::Pending => None,
@@ -63,8 +63,8 @@ impl Stream {
         }
     }
 
-    /// Returns true if nothing has come over the connection, which had served others before, since this was asked: it was closed while the
-    /// request was on its way.
+    /// Returns true if the connection had served other requests, and nothing has arrived over it since this request was
+    /// sent. The connection was then closed while the request was on its way.
     pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
         self.had_served && received_bytes == self.received_bytes
     }
@@ -81,7 +81,7 @@ impl Stream {
                 Answer::Body(body) => {
                     let Some(data) = ready!(body.poll_data(context)).transpose()? else { return Poll::Ready(Ok(())) };
                     ledger.on_data(self.job, &data);
-                    // The window is opened again by what was taken; of a stream that was reset meanwhile there is none.
+                    // The bytes taken reopen the window. A stream that has been reset has none.
                     let _ = body.flow_control().release_capacity(data.len());
                 }
             }
@@ -90,7 +90,7 @@ impl Stream {
 
     fn end_of(&self, error: &h2::Error) -> End {
         let is_first = self.number == 1;
-        // Before the server's first frame, its settings, nobody knows how many streams it takes.
+        // Before the server's SETTINGS, its first frame, its limit of streams is unknown.
         let is_refused = error.reason() == Some(Reason::REFUSED_STREAM) && self.received_bytes == 0;
         match () {
             () if error.is_io() => End::Lost(Outcome::Reset),

@@ -14,7 +14,7 @@ const SETTINGS: u8 = frames::SETTINGS;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// `:status: 200`, of HPACK's static table.
+/// `:status: 200` in HPACK's static table.
 const OK: u8 = 0x88;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A whole answer of so many bytes on a stream.
+/// A complete response of `body_bytes` on a stream.
 fn answer(stream: u32, body_bytes: usize) -> Vec<u8> {
     let head = frame(HEADERS, END_HEADERS, stream, &[OK]);
     [head, frame(DATA, END_STREAM, stream, &vec![b'x'; body_bytes])].concat()
@@ -36,7 +36,7 @@ fn reset(stream: u32, reason: Reason) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &u32::from(reason).to_be_bytes())
 }
 
-/// A client with its books.
+/// A client with its ledger.
 struct Client<'a> {
     plan: &'a Plan,
     ledger: Ledger<'a>,
@@ -49,7 +49,7 @@ impl<'a> Client<'a> {
         Client { plan, ledger: Ledger::new(plan, source), streams: Streams::new(streams) }
     }
 
-    /// Asks for so many jobs more.
+    /// Requests this many further jobs.
     fn ask(&mut self, jobs: usize) {
         for _ in 0..jobs {
             let job = self.ledger.submit(Nanos::from_secs(1)).unwrap();
@@ -70,7 +70,7 @@ fn plan_of(streams: u32) -> Plan {
     Plan { protocol: Protocol::Http2 { streams }, ..plan(u64::MAX) }
 }
 
-/// The first frame of a server; it takes so many streams.
+/// The first frame of a server that allows this many streams.
 fn settings(streams: u32) -> Vec<u8> {
     frame(SETTINGS, 0, 0, &[&[0, 3][..], &streams.to_be_bytes()].concat())
 }
@@ -147,7 +147,7 @@ fn a_stream_that_is_reset_leaves_the_others() {
     assert_eq!(client.outcomes(), [Complete, Reset, Reset]);
 }
 
-/// Beyond a limit that could not be known; one that was known is the server's own doing.
+/// The limit could not be known. If it is known, exceeding it is the server's fault.
 #[test]
 fn a_request_refused_before_the_settings_is_asked_elsewhere() {
     let (plan, mut source) = (plan_of(9), Jobs::of(&[10; 3]));
@@ -191,7 +191,7 @@ fn what_is_not_http2_is_wrong() {
     }
 }
 
-/// A server of the same library, in memory.
+/// An in-memory server of the same library.
 struct Server {
     pipe: Pipe,
     connection: server::Connection<Pipe, Bytes>,
@@ -211,7 +211,7 @@ impl Server {
         }
     }
 
-    /// Hands over what either side has written, until neither has; gives the requests.
+    /// Exchanges the bytes that both sides have written until there are no more. Returns the requests.
     fn turn(&mut self, client: &mut Client<'_>) -> Vec<(String, server::SendResponse<Bytes>)> {
         let mut requests = vec![];
         loop {
@@ -234,7 +234,7 @@ fn take_unsent(streams: &mut Streams) -> Vec<u8> {
     unsent
 }
 
-/// The windows are opened again as the bytes come, or this would never end.
+/// Without windows that are reopened as bytes arrive, this would never end.
 #[test]
 fn bodies_larger_than_the_windows_come_whole() {
     let sizes = [20_000_000, 0, 9_000_000];
@@ -274,8 +274,8 @@ fn a_job_given_up_is_cancelled_at_the_server_and_leaves_the_others() {
 }
 
 proptest! {
-    /// Whatever the server sends: each job ends at most once (the ledger would panic), none after it was given back, and all
-    /// of a connection that is closed.
+    /// Whatever the server sends, each job ends at most once (the ledger would panic), no job ends after it was given
+    /// back, and all jobs of a closed connection end.
     #[test]
     fn any_stream_ends_jobs_once(pieces in prop::collection::vec((0..9_usize, 0..4_u32), 0..12), cut: usize, noise: Vec<u8>) {
         let piece = |&(piece, n): &(usize, u32)| match piece {

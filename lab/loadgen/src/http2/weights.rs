@@ -1,7 +1,8 @@
-//! Priorities as RFC 7540 had them, for servers that know no others: a PRIORITY frame behind the request of each part of a page.
+//! Priorities of RFC 7540, for servers that support no others: a PRIORITY frame follows the request of each part of a
+//! page.
 //!
-//! Chromium says both (`Http2PriorityDependencies` in `net/spdy`): every request depends, exclusively, on the last one under way that is
-//! no less urgent, so that the tree is a line, the most urgent first, and among equals the earlier.
+//! Chromium sends both kinds (`Http2PriorityDependencies` in `net/spdy`). Every request depends exclusively on the last
+//! one in flight that is no less urgent. The tree is therefore a line, ordered by urgency and then by time.
 
 use workload::Part;
 
@@ -12,15 +13,15 @@ const PRIORITY: u8 = 2;
 const PAYLOAD_BYTES: usize = 5;
 const EXCLUSIVE: u32 = 1 << 31;
 
-/// From one urgency to the next, as Chromium spreads weights over 1 to 256.
+/// The step from one urgency to the next. Chromium spreads weights over 1 to 256 in the same way.
 const WEIGHT_STEP: f64 = 255.9 / 7.0;
 
-/// Returns the urgency of a request that has no part of a page.
+/// Returns the urgency of a request; a request without a part of a page has the usual one.
 pub(super) fn urgency(part: Option<Part>) -> u8 {
     part.map_or(URGENCY_USUAL, |part| part.urgency)
 }
 
-/// The frame for a stream, where these are under way: each with its urgency.
+/// Returns the frame for a stream, given the streams in flight with their urgencies.
 pub(super) fn frame(
     stream: u32,
     urgency: u8,

@@ -1,4 +1,4 @@
-//! The unidirectional streams of a server (RFC 9114 section 6.2), of which GOAWAY alone matters to a load.
+//! The unidirectional streams of a server (RFC 9114 section 6.2). Only GOAWAY matters to a load.
 
 use quic::codec::{
     CANCEL_PUSH, DATA, Frames, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS, Step, is_reserved, varint,
@@ -6,23 +6,23 @@ use quic::codec::{
 
 use super::fault::Fault;
 
-/// Types of streams.
+/// The types of streams.
 const CONTROL: u64 = 0x0;
 const PUSH: u64 = 0x1;
 const QPACK_ENCODER: u64 = 0x2;
 const QPACK_DECODER: u64 = 0x3;
 
-/// Bytes of a GOAWAY frame; a server's has at most eight.
+/// The maximum bytes of a frame; a server's GOAWAY has at most eight.
 const FRAME_BYTES_MAX: u64 = 64;
 
 #[derive(Debug)]
 pub(super) enum ServerStream {
-    /// The part of its type that has come.
+    /// The received part of the stream's type.
     Type(Vec<u8>),
     Control(Control),
-    /// A stream of QPACK, which has nothing to say of a table without room.
+    /// A stream of QPACK, which has no content for a table without capacity.
     Qpack,
-    /// A stream of an unknown type, which is passed over.
+    /// A stream of an unknown type, which is ignored.
     Other,
 }
 
@@ -38,12 +38,12 @@ impl ServerStream {
         ServerStream::Type(vec![])
     }
 
-    /// Returns true if the connection has no other stream of this type.
+    /// Returns true for the control stream, of which a connection has only one.
     pub(super) fn is_control(&self) -> bool {
         matches!(self, ServerStream::Control(_))
     }
 
-    /// Returns the first stream that the server does not answer, if it says so now.
+    /// Returns the first stream that the server will not answer, if these bytes announce it.
     pub(super) fn on_bytes(&mut self, mut input: &[u8]) -> Result<Option<u64>, Fault> {
         while let ServerStream::Type(begun) = self {
             let Some((&byte, rest)) = input.split_first() else { return Ok(None) };
@@ -52,7 +52,7 @@ impl ServerStream {
             *self = match varint::read(begun) {
                 None => continue,
                 Some((CONTROL, _)) => ServerStream::Control(Control::default()),
-                // The client has allowed none.
+                // The client has allowed no pushes.
                 Some((PUSH, _)) => return Err(Fault::ID),
                 Some((QPACK_ENCODER | QPACK_DECODER, _)) => ServerStream::Qpack,
                 Some(_) => ServerStream::Other,
@@ -104,7 +104,7 @@ impl Control {
 
     fn goaway(&mut self, payload: &[u8]) -> Result<u64, Fault> {
         let (id, _) = varint::read(payload).filter(|&(_, bytes)| bytes == payload.len()).ok_or(Fault::FRAME)?;
-        // The stream of a request, and no later than the last announcement.
+        // The ID of a request stream, no higher than in the previous GOAWAY.
         let is_sound = id % 4 == 0 && self.goaway.is_none_or(|before| id <= before);
         self.goaway = Some(id);
         if is_sound { Ok(id) } else { Err(Fault::ID) }
@@ -115,7 +115,7 @@ impl Control {
 mod tests {
     use super::*;
 
-    /// Everything that a stream says, byte by byte and at once.
+    /// Returns everything that a stream announces, whether read byte by byte or in one piece.
     fn read(bytes: &[u8]) -> Result<Vec<u64>, Fault> {
         let at_once = ServerStream::new().on_bytes(bytes);
         let mut stream = ServerStream::new();

@@ -1,6 +1,6 @@
-//! Mistakes of a server, by their codes (RFC 9114 section 8.1, RFC 9204 section 6).
+//! Protocol violations of a server, by their error codes (RFC 9114 section 8.1, RFC 9204 section 6).
 
-/// The reason why a connection cannot go on, or a stream.
+/// The reason why a connection or a stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault(pub(super) u32);
 
@@ -15,7 +15,7 @@ impl Fault {
     pub(super) const MESSAGE: Fault = Fault(0x10e);
     pub(super) const QPACK_DECOMPRESSION: Fault = Fault(0x200);
 
-    /// A malformed response is its stream's alone; anything else ends the connection.
+    /// Returns true for a malformed response, which affects only its stream. All other faults end the connection.
     pub(super) fn is_of_stream(self) -> bool {
         self == Fault::MESSAGE
     }
@@ -23,7 +23,7 @@ impl Fault {
 
 /// Nothing is wrong.
 pub(super) const NO_ERROR: u32 = 0x100;
-/// The server has done nothing about a request.
+/// The server has not processed a request.
 pub(super) const REQUEST_REJECTED: u64 = 0x10b;
-/// The client wants no more of a response.
+/// The client needs no more of a response.
 pub(super) const REQUEST_CANCELLED: u32 = 0x10c;

@@ -1,7 +1,7 @@
-//! Requests and responses on one connection of HTTP/3, many at once, without its socket: datagrams in, datagrams out, facts into
-//! the ledger. QUIC is quinn-proto's, polled by hand whenever something has come, is due or is to be asked; what HTTP/3 adds is
-//! little for a client that wants the status and the size of a response; its codec is that of the server (`quic::codec`), whose
-//! conformance others judge (`cargo xtask conformance`).
+//! Concurrent requests and responses on one connection of HTTP/3, without its socket: it takes and returns datagrams,
+//! and records facts in the ledger. The crate quinn-proto implements QUIC and is polled by hand whenever a datagram has
+//! arrived or something is due. HTTP/3 adds little for a client that needs only the status and the size of a response.
+//! Its codec is the server's (`quic::codec`), whose conformance other programs check (`cargo xtask conformance`).
 
 mod control;
 mod fault;
@@ -34,21 +34,22 @@ pub(crate) use quic::QuicConfig;
 pub(crate) use socket::QuicConnection;
 pub use stall::{Stall, Stalled};
 
-/// Requests before the server has said how many it takes: no server should take fewer (RFC 9114 section 6.1).
+/// The maximum number of concurrent requests before the server has announced its own. No server should allow fewer (RFC
+/// 9114 section 6.1).
 const STREAMS_UNTOLD: u32 = 100;
 
-/// While jobs are under way and nothing has come for so long, the server is asked whether it is there, as Chromium does: a response that
-/// others go before is no reason for either side to think that the other is gone.
+/// The interval of PINGs while jobs are in flight and nothing arrives, as in Chromium. A response may wait a long time
+/// behind others, and neither side must conclude that the other is gone.
 const PING_EVERY: Nanos = Nanos::from_secs(15);
 
-/// The client's control stream: its type, and a SETTINGS frame that sets nothing, so that there is no dynamic table.
+/// The client's control stream: its type, and an empty SETTINGS frame, so that there is no dynamic table.
 const CONTROL_STREAM: &[u8] = &[0, codec::SETTINGS as u8, 0];
 
 /// A request that has no stream yet.
 #[derive(Debug)]
 struct Queued {
     job: usize,
-    /// The place among the requests of its connection, from 1.
+    /// The position among the requests of its connection, from 1.
     number: u64,
     bytes: Vec<u8>,
 }
@@ -56,18 +57,18 @@ struct Queued {
 #[derive(Debug)]
 struct Requests {
     quic: Quic,
-    /// The streams under way.
+    /// The streams in flight.
     streams: Vec<Stream>,
     /// Requests whose stream cannot be opened yet.
     queued: VecDeque<Queued>,
-    /// Bytes of ours that no window has room for yet; a request's end follows them.
+    /// Bytes to be sent for which no window has room yet. The end of a request follows its bytes.
     unwritten: VecDeque<(StreamId, Vec<u8>)>,
     server_streams: Vec<(StreamId, ServerStream)>,
     control: Option<StreamId>,
     is_connected: bool,
-    /// The server takes no more streams until it says so.
+    /// The server allows no more streams for now.
     is_blocked: bool,
-    /// Requests asked and answered so far, and bytes of streams that have come.
+    /// The number of requests sent and answered so far, and of bytes received on streams.
     asked: u64,
     answered: u64,
     received_bytes: u64,
@@ -75,16 +76,16 @@ struct Requests {
     requests_max: u64,
     /// The server has announced the end.
     is_ending: bool,
-    /// The last instant at which something came, or we asked whether the server is there.
+    /// The last instant at which a datagram arrived or a PING was sent.
     heard_at: Nanos,
-    /// Jobs to be asked for again over another connection.
+    /// Jobs to be requested again over another connection.
     unheard: Vec<usize>,
     /// The last job that has ended.
     ended: Option<usize>,
 }
 
 impl Requests {
-    /// Up to so many requests at once, and so many in all.
+    /// Creates the state for at most `streams_max` concurrent requests and `requests_max` in total.
     fn new(quic: Quic, streams_max: u32, requests_max: u64, now: Nanos) -> Requests {
         Requests {
             quic,
@@ -107,7 +108,8 @@ impl Requests {
         }
     }
 
-    /// Asks for a job, as soon as the connection stands. One that turns out to take no more gives it back as unheard.
+    /// Requests a job, as soon as the connection is established. If the connection turns out to accept no more, the job
+    /// becomes unheard.
     fn submit(&mut self, plan: &Plan, job: usize, ledger: &Ledger<'_>) {
         self.asked += 1;
         self.queued.push_back(Queued { job, number: self.asked, bytes: request(plan, ledger.ask(job)) });
@@ -128,7 +130,7 @@ impl Requests {
         self.is_connected
     }
 
-    /// When [`Requests::on_time`] is to be called next.
+    /// The instant of the next call of [`Requests::on_time`].
     fn due(&mut self) -> Option<Nanos> {
         [self.quic.due(), self.ping_at()].into_iter().flatten().min()
     }
@@ -141,7 +143,7 @@ impl Requests {
         self.quic.on_time(now);
     }
 
-    /// Datagrams have been given to the connection, or its time has come: what follows from that.
+    /// Processes the events of the connection after datagrams were passed to it or its timer expired.
     fn settle(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Next {
         while let Some(event) = self.quic.poll() {
             if let Err(fault) = self.on_event(event, ledger, now) {
@@ -158,18 +160,18 @@ impl Requests {
         if self.is_last() && self.is_idle() { Next::Close } else { Next::Continue }
     }
 
-    /// A datagram that has come from the server, with what its IP header said of congestion.
+    /// Processes a datagram from the server, with the congestion mark of its IP header.
     fn receive(&mut self, now: Nanos, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
         self.heard_at = now;
         self.quic.receive(now, ecn, datagram);
     }
 
-    /// Puts the next datagram to be sent into `out`; see [`Quic::transmit`].
+    /// Writes the next datagram to be sent to `out`; see [`Quic::transmit`].
     fn transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Option<EcnCodepoint>> {
         self.quic.transmit(now, out)
     }
 
-    /// The user of a job gives it up: the server is told to stop, and the other jobs go on.
+    /// Resets the stream of a job that its user gives up. The other jobs continue.
     fn cancel(&mut self, job: usize) {
         self.queued.retain(|queued| queued.job != job);
         if let Some(place) = self.streams.iter().position(|stream| stream.job == job) {
@@ -179,7 +181,7 @@ impl Requests {
         }
     }
 
-    /// The server has closed the connection, or it was lost.
+    /// Handles the end of the connection: the server has closed it, or it was lost.
     fn on_end(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         for stream in std::mem::take(&mut self.streams) {
             match stream.is_unheard_at(self.received_bytes) {
@@ -190,7 +192,7 @@ impl Requests {
         self.give_back(ledger, now);
     }
 
-    /// The connection is lost, and with it the jobs under way.
+    /// Ends the jobs in flight, because the connection is lost.
     fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         let queued = std::mem::take(&mut self.queued).into_iter().map(|queued| queued.job);
         let under_way = std::mem::take(&mut self.streams).into_iter().map(|stream| stream.job);
@@ -199,14 +201,15 @@ impl Requests {
         }
     }
 
-    /// Tells the server that nothing more is asked, unless it has ended the connection itself.
+    /// Closes the connection, unless the server has ended it itself.
     fn close(&mut self, now: Nanos) {
         self.quic.close(now, NO_ERROR);
     }
 
-    /// The jobs to be asked for again over another connection, as with HTTP/2: the server had announced the end before it saw
-    /// them, takes fewer at once than it only then could say, or closed a connection that had served others while they were on their way.
-    /// The first request of a connection has no such excuse, so that each connection ends a job at least.
+    /// Takes the jobs that must be requested again over another connection, as with HTTP/2. The server announced the
+    /// end before it saw them, or refused them before it could announce its limit, or closed a connection that had
+    /// served other requests while these were on their way. The first request of a connection is never given back, so
+    /// each connection ends at least one job.
     fn take_unheard(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.unheard)
     }
@@ -215,7 +218,7 @@ impl Requests {
         self.ended.take()
     }
 
-    /// No request comes any more: we asked the last, or the server announced the end.
+    /// Returns true if no request follows: we sent the last one, or the server announced the end.
     fn is_last(&self) -> bool {
         self.is_ending || self.asked >= self.requests_max
     }
@@ -239,7 +242,7 @@ impl Requests {
                 self.read_server_stream(id, ledger, now)?;
             }
             Event::Stream(StreamEvent::Readable { id }) => self.read_response(id, ledger, now)?,
-            // Windows that opened are found when we write. A server may want no more of a request that it has.
+            // Writing finds windows that have opened. A server may stop a request that it has received.
             _ => {}
         }
         Ok(())
@@ -255,7 +258,7 @@ impl Requests {
             ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
                 self.fail(Outcome::Refused, ledger, now);
             }
-            // No common version or protocol, or no TLS.
+            // There is no common version or protocol, or no TLS.
             ConnectionClosed(_) if !self.is_connected => self.fail(Outcome::Wrong, ledger, now),
             VersionMismatch | TransportError(_) => self.fail(Outcome::Wrong, ledger, now),
             ApplicationClosed(_) | ConnectionClosed(_) | Reset | LocallyClosed | CidsExhausted => {
@@ -289,7 +292,7 @@ impl Requests {
         Ok(())
     }
 
-    /// The server takes no more requests, and answers none from this stream on.
+    /// Handles GOAWAY: the server accepts no more requests, and answers none from this stream on.
     fn on_goaway(&mut self, first_unheard: u64, ledger: &mut Ledger<'_>, now: Nanos) {
         self.is_ending = true;
         for stream in std::mem::take(&mut self.streams) {
@@ -305,7 +308,7 @@ impl Requests {
     }
 
     fn read_response(&mut self, id: StreamId, ledger: &mut Ledger<'_>, now: Nanos) -> Result<(), Fault> {
-        // Of one that was given up there is nothing to read.
+        // There is nothing to read of a request that was given up.
         let Some(place) = self.streams.iter().position(|stream| stream.id == id) else { return Ok(()) };
         let stream = &mut self.streams[place];
         let (mut end, mut received_bytes) = (None, 0);
@@ -336,14 +339,14 @@ impl Requests {
                 self.quic.cancel(id, fault.0);
                 self.end(job, Outcome::Wrong, ledger, now);
             }
-            // On its way when the end was announced.
+            // The request was on its way when the end was announced.
             stream::End::Reset(REQUEST_REJECTED) if self.is_ending => self.refused(job, number, ledger, now),
             stream::End::Reset(_) => self.end(job, Outcome::Reset, ledger, now),
         }
         Ok(())
     }
 
-    /// Opens streams for the requests that wait for one, as far as the server allows.
+    /// Opens streams for the requests that wait for one, as many as the server allows.
     fn open_streams(&mut self) {
         if !self.is_connected {
             return;
@@ -361,7 +364,7 @@ impl Requests {
             self.unwritten.push_back((id, bytes));
             self.streams.push(Stream::new(job, id, number, self.received_bytes, self.answered > 0));
         }
-        // The others fit elsewhere, or wait with those that found no room.
+        // The others can use another connection, or wait with those that found no room.
         let is_first = |queued: &Queued| queued.number == 1;
         let others = self.queued.iter().filter(|queued| !is_first(queued)).map(|queued| queued.job);
         self.unheard.extend(others);
@@ -371,19 +374,19 @@ impl Requests {
         self.write();
     }
 
-    /// Writes what is to be sent, as far as the server's windows allow. Requests end where they are written.
+    /// Writes the bytes to be sent, as far as the server's windows allow, and the ends of requests after them.
     fn write(&mut self) {
         for (id, mut bytes) in std::mem::take(&mut self.unwritten) {
             let mut stream = self.quic.connection().send_stream(id);
             let written = match stream.write(&bytes) {
                 Ok(written) => written,
                 Err(quinn_proto::WriteError::Blocked) => 0,
-                // The server wants no more of it.
+                // The server needs no more of the request.
                 Err(_) => continue,
             };
             if written == bytes.len() {
                 if id.dir() == Dir::Bi {
-                    // One that was stopped has an end already.
+                    // A stopped stream has already ended.
                     let _ = stream.finish();
                 }
                 continue;
@@ -393,14 +396,14 @@ impl Requests {
         }
     }
 
-    /// Jobs that have no stream yet go elsewhere.
+    /// Gives back the jobs that have no stream yet, for another connection.
     fn give_back(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         for Queued { job, number, .. } in std::mem::take(&mut self.queued) {
             self.refused(job, number, ledger, now);
         }
     }
 
-    /// The server has done nothing about a request.
+    /// Handles a request that the server did not process.
     fn refused(&mut self, job: usize, number: u64, ledger: &mut Ledger<'_>, now: Nanos) {
         match number {
             1 => self.end(job, Outcome::Reset, ledger, now),
@@ -414,13 +417,13 @@ impl Requests {
     }
 }
 
-/// The whole of a request: one frame.
+/// Encodes a complete request, which is one frame.
 fn request(plan: &Plan, ask: Ask) -> Vec<u8> {
     let (host, path) = plan.target_of(ask);
     headers(host, &path, ask.part.and_then(priority).as_deref())
 }
 
-/// The HEADERS frame of a GET over https.
+/// Encodes the HEADERS frame of a GET over https.
 fn headers(authority: &str, path: &str, priority: Option<&str>) -> Vec<u8> {
     let fields = [(":method", "GET"), (":scheme", "https"), (":authority", authority), (":path", path)];
     let fields = fields.into_iter().chain(priority.map(|value| ("priority", value)));

@@ -1,4 +1,4 @@
-//! One look at a server before a run over HTTP/3: one without it should cost seconds, not a run of minutes.
+//! Probes a server before a run over HTTP/3, so that a server without it costs seconds and not a run of minutes.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -12,13 +12,13 @@ use super::quic::Quic;
 use crate::Tls;
 use crate::clock::Clock;
 
-/// For the handshake.
+/// The time limit of the handshake.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// More than a server's datagrams are.
+/// A size above that of any datagram of a server.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
-/// TLS' alert that no protocol is common (RFC 7301 section 3.2).
+/// The TLS alert for no common protocol (RFC 7301 section 3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
 /// The reason why there is no HTTP/3.
@@ -61,7 +61,7 @@ fn socket_to(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Returns the reason why there was no handshake, where the connection says it.
+/// Attempts a handshake. Returns the reason for a failure if the connection reports one.
 fn shake_hands(quic: &mut Quic, socket: &UdpSocket, clock: &Clock) -> io::Result<Option<ConnectionError>> {
     let (mut out, mut datagram) = (vec![], vec![0; DATAGRAM_BYTES_MAX]);
     loop {
@@ -86,7 +86,7 @@ fn shake_hands(quic: &mut Quic, socket: &UdpSocket, clock: &Clock) -> io::Result
             return Err(ErrorKind::TimedOut.into());
         }
         let until = quic.due().unwrap_or(Nanos::MAX).min(WITHIN.into());
-        // A time-out of zero would be none.
+        // A timeout of zero would mean no timeout.
         let wait = Duration::from(until).saturating_sub(now.into()).max(Duration::from_millis(1));
         socket.set_read_timeout(Some(wait))?;
         match socket.recv(&mut datagram) {

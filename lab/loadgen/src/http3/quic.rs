@@ -1,4 +1,4 @@
-//! One connection of QUIC: quinn-proto's, polled by hand on the clock of the run. Datagrams in, datagrams out.
+//! One connection of QUIC, without I/O: quinn-proto's, polled by hand on the clock of the run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,21 +14,24 @@ use units::Nanos;
 
 use crate::tls::SERVER_NAME;
 
-/// The bytes that the server may send before it hears from us, on one stream and on the connection: more than any link we measure holds. It
-/// is opened again as the bytes come, so that no response ever waits for it.
+/// The flow-control window of a stream and of the connection, in bytes; more than any link measured holds. It is
+/// reopened as bytes arrive, so that no response ever waits for it.
 const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 
-/// Unidirectional streams of the server: control, QPACK's two, and some of types that we pass over (RFC 9114 section 6.2).
+/// The maximum number of unidirectional streams of the server: control, two for QPACK, and some of unknown types (RFC
+/// 9114 section 6.2).
 const SERVER_STREAMS_MAX: u32 = 16;
 
-/// Bytes of the connection ID that is in each datagram of the server: Chromium's, which has a socket for each connection too.
+/// The bytes of the connection ID in each datagram of the server. Chromium, which also has a socket for each
+/// connection, uses none.
 const ID_BYTES: usize = 0;
 
-/// A round trip, before one is measured: Chromium's and Firefox's.
+/// The assumed round trip before one is measured, as in Chromium and Firefox.
 const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// A server of which nothing has come for so long is gone, in the handshake too: Chromium's. The server may say less.
+/// The time without a datagram after which a server counts as gone, also during the handshake, as in Chromium. The
+/// server may set a shorter one.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The settings that the connections of a load share.
@@ -39,13 +42,13 @@ pub(crate) struct QuicConfig {
 }
 
 impl QuicConfig {
-    /// `tls` has to allow TLS 1.3 with AES-128-GCM, which QUIC begins with (RFC 9001 section 5.2).
+    /// Creates the settings. `tls` must allow TLS 1.3 with AES-128-GCM, with which QUIC begins (RFC 9001 section 5.2).
     pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> QuicConfig {
         let silence_max = IdleTimeout::try_from(SILENCE_MAX).expect("half a minute");
         QuicConfig::with(tls, STREAM_WINDOW_BYTES, Some(silence_max))
     }
 
-    /// Returns settings whose streams may have this many bytes that nobody has read.
+    /// Returns settings whose streams may have this many unread bytes.
     pub(super) fn with(
         tls: Arc<rustls::ClientConfig>,
         stream_window_bytes: u32,
@@ -60,12 +63,12 @@ impl QuicConfig {
             .stream_receive_window(stream_window_bytes.into())
             .receive_window(CONNECTION_WINDOW_BYTES.into())
             .initial_rtt(INITIAL_RTT)
-            // Requests are small: probes of the path would be most of what we send.
+            // Requests are small, so most bytes sent would be probes of the path.
             .mtu_discovery_config(None)
             .datagram_receive_buffer_size(None)
             .enable_segmentation_offload(false);
         let mut client = ClientConfig::new(Arc::new(crypto));
-        // Tokens are of one address, and the connections of a load come from many.
+        // A token is valid for one address, and the connections of a load come from many.
         client.transport_config(Arc::new(transport)).token_store(Arc::new(NoneTokenStore));
         let mut endpoint = EndpointConfig::default();
         endpoint.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(ID_BYTES)));
@@ -73,27 +76,27 @@ impl QuicConfig {
     }
 }
 
-/// A piece of what there is on a stream.
+/// A piece of the data on a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'a> {
     Bytes(&'a [u8]),
     End,
-    /// The server has reset it, with this code.
+    /// The server has reset the stream, with this code.
     Reset(u64),
 }
 
 #[derive(Debug)]
 pub(super) struct Quic {
-    /// The endpoint of this connection alone, as its socket is.
+    /// The endpoint, which has only this connection, like its socket.
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    /// Zero of the run's clock, or any other instant: only differences count.
+    /// The zero of the run's clock, as an arbitrary instant: only differences count.
     base: Instant,
 }
 
 impl Quic {
-    /// The first datagram is there to be taken at once.
+    /// Starts a connection. The first datagram can be taken immediately.
     pub(super) fn connect(config: &QuicConfig, target: SocketAddr, now: Nanos) -> Result<Quic, ConnectError> {
         let base = Instant::now();
         let mut endpoint = Endpoint::new(Arc::clone(&config.endpoint), None, false, None);
@@ -102,10 +105,10 @@ impl Quic {
         Ok(Quic { endpoint, handle, connection, base })
     }
 
-    /// A datagram that has come from the server, with what its IP header said of congestion.
+    /// Processes a datagram from the server, with the congestion mark of its IP header.
     pub(super) fn receive(&mut self, now: Nanos, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
         let (at, remote) = (self.instant(now), self.connection.remote_address());
-        // What the endpoint would answer to is no datagram of ours: it is left unanswered.
+        // The endpoint would answer only datagrams that do not belong to this connection; they stay unanswered.
         let mut answer = vec![];
         let event = self.endpoint.handle(at, remote, None, ecn, BytesMut::from(datagram), &mut answer);
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
@@ -113,15 +116,15 @@ impl Quic {
         }
     }
 
-    /// Puts the next datagram to be sent into `out`, in place of what is there, and gives what its IP header says of congestion;
-    /// `None` where there is none.
+    /// Replaces the content of `out` with the next datagram to be sent, and returns the congestion mark of its IP
+    /// header; `None` if there is no datagram.
     pub(super) fn transmit(&mut self, now: Nanos, out: &mut Vec<u8>) -> Option<Option<EcnCodepoint>> {
         out.clear();
         let at = self.instant(now);
         self.connection.poll_transmit(at, 1, out).map(|transmit| transmit.ecn)
     }
 
-    /// When [`Quic::on_time`] is to be called next.
+    /// The instant of the next call of [`Quic::on_time`].
     pub(super) fn due(&mut self) -> Option<Nanos> {
         let at = self.connection.poll_timeout()?;
         Some(at.saturating_duration_since(self.base).into())
@@ -131,7 +134,7 @@ impl Quic {
         self.connection.handle_timeout(self.instant(now));
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event, if any.
     pub(super) fn poll(&mut self) -> Option<Event> {
         while let Some(event) = self.connection.poll_endpoint_events() {
             if let Some(answer) = self.endpoint.handle_event(self.handle, event) {
@@ -141,10 +144,10 @@ impl Quic {
         self.connection.poll()
     }
 
-    /// Reads all there is on a stream, in its order.
+    /// Reads all available data on a stream, in order.
     pub(super) fn read(&mut self, id: StreamId, mut take: impl FnMut(Piece<'_>)) {
         let mut stream = self.connection.recv_stream(id);
-        // One that we want no more of, or that has been read to its end.
+        // The stream was stopped, or has been read to its end.
         let Ok(mut chunks) = stream.read(true) else { return };
         loop {
             match chunks.next(usize::MAX) {
@@ -160,18 +163,18 @@ impl Quic {
                 Err(ReadError::Blocked) => break,
             }
         }
-        // What the windows were opened by leaves with what is sent next.
+        // The frames that open the windows leave with the next datagrams.
         let _ = chunks.finalize();
     }
 
-    /// Takes no more of a stream, and asks for no more of it.
+    /// Stops a stream and resets it.
     pub(super) fn cancel(&mut self, id: StreamId, code: u32) {
         // Either direction may have ended already.
         let _ = self.connection.recv_stream(id).stop(code.into());
         let _ = self.connection.send_stream(id).reset(code.into());
     }
 
-    /// The server is told when what is there is sent; nothing else will be.
+    /// Closes the connection. Only the datagram that tells the server so will be sent.
     pub(super) fn close(&mut self, now: Nanos, code: u32) {
         self.connection.close(self.instant(now), VarInt::from(code), Bytes::new());
     }

@@ -1,4 +1,4 @@
-//! A response out of the bytes of its stream as they come: its field section is read, its body only counted.
+//! Parses a response from the bytes of its stream as they arrive. The field section is read, the body is only counted.
 
 use quic::codec::{
     CANCEL_PUSH, DATA, Frames, GOAWAY, HEADERS, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS, Step, decode, is_reserved, varint,
@@ -6,20 +6,20 @@ use quic::codec::{
 
 use super::fault::Fault;
 
-/// Bytes of a field section of a response; a server's has a few hundred.
+/// The maximum bytes of a response's field section; servers send a few hundred.
 const FIELDS_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Response {
     frames: Frames,
     at: At,
-    /// Bytes of the HEADERS frame under way.
+    /// The bytes of the HEADERS frame being received.
     head_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum At {
-    /// Before the final head, perhaps behind interim responses.
+    /// Before the final head, possibly after interim responses.
     #[default]
     Head,
     Body,
@@ -33,12 +33,12 @@ pub(super) enum Event {
         status: u16,
         head_bytes: u64,
     },
-    /// A count of further bytes of body.
+    /// A count of further body bytes.
     Body(u64),
 }
 
 impl Response {
-    /// Takes all bytes, and calls `take` with what they hold.
+    /// Takes all bytes, and calls `take` with each event in them.
     pub(super) fn receive(&mut self, mut input: &[u8], mut take: impl FnMut(Event)) -> Result<(), Fault> {
         let mut body = vec![];
         loop {
@@ -51,7 +51,7 @@ impl Response {
                 Some(Step::Begin { kind, length }) => self.begin(kind, length)?,
                 Some(Step::Kept { payload, .. }) => {
                     let status = status(&payload)?;
-                    // The response that counts comes after an interim one (RFC 9110 section 15.2).
+                    // The final response follows an interim one (RFC 9110 section 15.2).
                     if status >= 200 {
                         self.at = At::Body;
                         take(Event::Head { status, head_bytes: self.head_bytes });
@@ -62,7 +62,7 @@ impl Response {
         }
     }
 
-    /// Checks that the response is whole, as the server has ended the stream.
+    /// Checks that the response is complete when the server has ended the stream.
     pub(super) fn on_end(&self) -> Result<(), Fault> {
         match self.at {
             _ if !self.frames.is_between() => Err(Fault::FRAME),
@@ -81,7 +81,7 @@ impl Response {
             (HEADERS, At::Body) => self.at = At::End,
             (DATA, At::Body) => {}
             (DATA | HEADERS | CANCEL_PUSH | SETTINGS | GOAWAY | MAX_PUSH_ID, _) => return Err(Fault::FRAME_UNEXPECTED),
-            // The client has allowed none.
+            // The client has allowed no pushes.
             (PUSH_PROMISE, _) => return Err(Fault::ID),
             (kind, _) if is_reserved(kind) => return Err(Fault::FRAME_UNEXPECTED),
             _ => {}
@@ -90,7 +90,7 @@ impl Response {
     }
 }
 
-/// Reads the status out of a whole field section.
+/// Reads the status from a complete field section.
 fn status(section: &[u8]) -> Result<u16, Fault> {
     let (mut statuses, mut scratch) = (vec![], vec![]);
     decode(section, &mut scratch, |name, value| {
@@ -109,7 +109,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the stream holds as text, bodies joined, when it comes in pieces that end at `cuts`, and is ended.
+    /// Formats the events of a stream as text, with bodies joined, when the stream arrives in pieces that end at `cuts`
+    /// and then ends.
     fn read(stream: &[u8], cuts: &[usize]) -> Result<String, Fault> {
         let (mut response, mut out, mut body, mut from) = (Response::default(), String::new(), 0, 0);
         for &cut in cuts.iter().chain([&stream.len()]) {
@@ -124,7 +125,8 @@ mod tests {
         Ok(format!("{out}{body}"))
     }
 
-    /// 103, 200 with two fields, five bytes in two frames with one of no known type between, trailers, and another.
+    /// 103; then 200 with two fields, five bytes in two frames with a frame of an unknown type between them, trailers,
+    /// and another such frame.
     const WHOLE: &[u8] =
         b"\x01\x03\x00\x00\xd8\x01\x0a\x00\x00\xd9\x54\x015\x21x\x01y\x00\x02he\x40\x21\x02??\x00\x00\x00\x03llo\
         \x01\x02\x00\x00\x21\x00";

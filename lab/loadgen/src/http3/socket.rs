@@ -19,37 +19,40 @@ use crate::connection::Turn;
 use crate::exchange::Next;
 use crate::ledger::Ledger;
 
-/// Reads of one connection before others get their turn.
+/// The maximum number of reads from one connection before others get their turn.
 const READS_PER_TURN_MAX: usize = 4;
 
-/// The most bytes that the kernel puts together of a connection's datagrams (UDP_GRO); several such are read at once.
+/// The maximum number of bytes of a connection's datagrams that the kernel joins (UDP_GRO); several such batches are
+/// read in one call.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 const READ_AT_ONCE: usize = 4;
 
-/// Datagrams that wait for us in the socket: 30 ms of 1 Gbit/s. The kernel gives less to those without the privilege.
+/// The size of the socket's receive buffer, 30 ms of 1 Gbit/s. The kernel gives less to processes without the
+/// privilege.
 const SOCKET_BYTES: usize = 4 << 20;
 
-/// Datagrams sent in a row before others get their turn; requests and acknowledgements are fewer.
+/// The maximum number of datagrams sent before others get their turn; requests and acknowledgements need fewer.
 const SENDS_PER_TURN_MAX: usize = 1024;
 
-/// Dropping it tells the server that the connection has ended, with a datagram that may be lost.
+/// A connection and its socket. Dropping it sends the server a datagram that ends the connection; the datagram may be
+/// lost.
 #[derive(Debug)]
 pub(crate) struct QuicConnection {
     socket: OwnedFd,
     state: UdpSocketState,
     target: SocketAddr,
     clock: Clock,
-    /// When we sent the first datagram.
+    /// The instant at which the first datagram was sent.
     started: Nanos,
     requests: Requests,
-    /// The datagram under way, and what its IP header says of congestion; the socket did not take it, if `is_full`.
+    /// The datagram to be sent, and the congestion mark of its IP header. If `is_full`, the socket did not take it.
     datagram: Vec<u8>,
     ecn: Option<EcnCodepoint>,
     is_full: bool,
 }
 
 impl QuicConnection {
-    /// Begins a handshake, from an address and port of ours if one is given; its first datagram leaves with the first request.
+    /// Begins a handshake, from `from` if it is given. Its first datagram leaves with the first request.
     pub(crate) fn start(
         plan: &Plan,
         streams_max: u32,
@@ -63,7 +66,7 @@ impl QuicConnection {
         if let Some(from) = from {
             net::bind(&socket, &from)?;
         }
-        // Only of connected sockets does the kernel tell that nobody listens at the other end.
+        // Only for connected sockets does the kernel report that no socket listens at the other end.
         net::connect(&socket, &target)?;
         if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES)?;
@@ -88,13 +91,13 @@ impl QuicConnection {
         self.send(ledger, clock.now())
     }
 
-    /// The user of a job gives it up; the connection stays.
+    /// Cancels a job that its user gives up. The connection stays.
     pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
         self.requests.cancel(job);
         self.advance(ledger, clock.now())
     }
 
-    /// Returns true if the socket has not taken a datagram.
+    /// Returns true if the socket did not take a datagram.
     pub(crate) fn is_sending(&self) -> bool {
         self.is_full
     }
@@ -136,7 +139,7 @@ impl QuicConnection {
         Turn::More
     }
 
-    /// Takes what has come; whether there may be more.
+    /// Receives datagrams. Returns whether there may be more.
     fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         let mut parts = scratch.chunks_exact_mut(GATHERED_BYTES_MAX);
         let mut buffers: [_; READ_AT_ONCE] = std::array::from_fn(|_| IoSliceMut::new(parts.next().unwrap_or_default()));
@@ -156,7 +159,7 @@ impl QuicConnection {
         Ok(count == READ_AT_ONCE)
     }
 
-    /// Does what follows from what has come or is due.
+    /// Processes received datagrams and expired timers.
     fn advance(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         match self.requests.settle(ledger, now) {
             Next::Close => Turn::Done,
@@ -168,7 +171,7 @@ impl QuicConnection {
         self.flush(now).unwrap_or_else(|_| self.lose(ledger, now))
     }
 
-    /// Sends what there is to be sent, as far as the socket takes it.
+    /// Sends the datagrams that are ready, as far as the socket takes them.
     fn flush(&mut self, now: Nanos) -> io::Result<Turn> {
         for _ in 0..SENDS_PER_TURN_MAX {
             if !self.is_full {
@@ -185,14 +188,14 @@ impl QuicConnection {
             match sent {
                 Err(_) if self.is_full => return Ok(Turn::Wait),
                 Err(error) if is_of_server(&error) => return Err(error),
-                // What the kernel does not send is lost as if on its way.
+                // A datagram that the kernel does not send counts as lost on its way.
                 _ => {}
             }
         }
         Ok(Turn::More)
     }
 
-    /// Ends a connection to which nobody listens at the other end: there never was somebody, or no longer is.
+    /// Ends a connection whose peer has no listening socket, either from the start or since.
     fn lose(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         match self.requests.has_connected() {
             true => self.requests.on_end(ledger, now),
@@ -206,7 +209,7 @@ impl Drop for QuicConnection {
     fn drop(&mut self) {
         let now = self.clock.now();
         self.requests.close(now);
-        // It is gone, whoever hears of it.
+        // The connection is gone, whether or not the peer is notified.
         let _ = self.flush(now);
     }
 }
@@ -217,7 +220,7 @@ impl AsFd for QuicConnection {
     }
 }
 
-/// Returns true if a datagram could not be sent because of what came back for one before it.
+/// Returns true if a datagram could not be sent because of an ICMP error for an earlier one.
 fn is_of_server(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }

@@ -1,7 +1,8 @@
-//! Connections of HTTP/3 that ask and never read, for `cargo xtask attack`: what a server holds of responses that may not leave.
+//! Connections of HTTP/3 that send requests and never read the responses, for `cargo xtask attack`: they measure what a
+//! server holds for responses that it cannot send.
 //!
-//! A load answers for each of its jobs; here no job ever ends. Each stream has a window of 64 bytes, which no read ever opens again. Only
-//! servers on loopback are asked.
+//! The other modules account for each job; here no job ever ends. Each stream has a window of 64 bytes, which no read
+//! ever reopens. Only servers on loopback are contacted.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -18,25 +19,26 @@ use super::{CONTROL_STREAM, headers};
 use crate::clock::Clock;
 use crate::{Protocol, Tls};
 
-/// The window of each stream: the beginning of a response's head.
+/// The window of each stream in bytes, which holds the beginning of a response's head.
 const WINDOW_BYTES: u32 = 64;
 /// Connections that are opened at the same time.
 const AT_ONCE: usize = 64;
-/// For the handshake and the begin of every response; then the connection is given up.
+/// The time limit for the handshake and the beginning of every response; then the connection is given up.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Once all has begun, for acknowledgements that may wait 25 ms (RFC 9000 section 18.2).
+/// The wait after all responses have begun, for acknowledgements that may be delayed by 25 ms (RFC 9000 section 18.2).
 const LINGER: Nanos = Nanos::from_millis(40);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks at connections that are held.
+/// The interval at which held connections are served.
 const HOLD_EVERY: Duration = Duration::from_secs(1);
-/// Ends in a row, so that they fit the smallest buffer of a server's socket.
+/// The number of connections closed in one batch, such that their datagrams fit the smallest buffer of a server's
+/// socket.
 const ENDS_AT_ONCE: usize = 32;
 const DATAGRAMS_PER_TURN_MAX: usize = 256;
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-/// Beside an honest client at 127.0.0.1, as those over TCP are: for a server they are two clients.
+/// The source address. An honest client uses 127.0.0.1, as with the attacks over TCP, so a server sees two clients.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// The requests of each connection, and how many connections there are until when.
+/// The requests of each connection, the number of connections, and the time until which they are held.
 pub struct Stall {
     pub target: SocketAddr,
     pub path: String,
@@ -45,7 +47,7 @@ pub struct Stall {
     pub until: Instant,
 }
 
-/// Connections held open.
+/// Connections that are held open.
 pub struct Stalled {
     clock: Clock,
     held: Vec<Held>,
@@ -71,7 +73,7 @@ struct Held {
 }
 
 impl Stalled {
-    /// Opens the connections, each until every response has begun.
+    /// Opens the connections, and serves each until every response has begun.
     pub fn open(stall: &Stall) -> io::Result<Stalled> {
         if !stall.target.ip().is_loopback() {
             return Err(io::Error::other(format!("{} is not on loopback: nothing is sent there", stall.target)));
@@ -91,7 +93,7 @@ impl Stalled {
         Ok(all)
     }
 
-    /// Serves these until each is whole, and keeps those that are.
+    /// Serves these connections until all their responses have begun, and keeps those for which this succeeds.
     fn shake(&mut self, stall: &Stall, mut opening: Vec<Held>) {
         let until = Instant::now() + ANSWER;
         while !opening.is_empty() && Instant::now() < until {
@@ -114,7 +116,7 @@ impl Stalled {
         self.tally.given_up += opening.len() as u32;
     }
 
-    /// Once a second: answers what the server says, and lets go of connections that it has ended.
+    /// Responds to the server once a second, and drops connections that the server has ended.
     pub fn hold(&mut self) {
         if self.looked_at.elapsed() < HOLD_EVERY {
             return;
@@ -134,7 +136,7 @@ impl Stalled {
         self.tally.given_up
     }
 
-    /// Responses that have begun.
+    /// The number of responses that have begun.
     pub fn answered(&self) -> u64 {
         self.tally.answered
     }
@@ -143,7 +145,7 @@ impl Stalled {
         self.tally.upload_bytes
     }
 
-    /// Ends all, as fast as a server's socket takes it.
+    /// Closes all connections, as fast as a server's socket accepts it.
     pub fn close(mut self) {
         for (at, one) in self.held.iter_mut().enumerate() {
             one.quic.close(self.clock.now(), NO_ERROR);
@@ -165,7 +167,8 @@ impl Held {
         Ok(Held { quic, socket, is_asked: false, begun: HashSet::new(), whole_at: None })
     }
 
-    /// Takes what has come and does what is due; an error where the connection is lost. It asks once it stands, if told what for.
+    /// Processes received datagrams and expired timers; returns an error if the connection is lost. Sends the requests
+    /// of `asked` once the connection is established.
     fn serve(&mut self, asked: Option<&Stall>, clock: &Clock, scratch: &mut [u8], tally: &mut Tally) -> io::Result<()> {
         for _ in 0..DATAGRAMS_PER_TURN_MAX {
             match self.socket.recv(scratch) {
@@ -224,7 +227,7 @@ impl Held {
             }
             match self.socket.send(&out) {
                 Ok(bytes) => tally.upload_bytes += bytes as u64,
-                // Lost as if on its way.
+                // The datagram counts as lost on its way.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

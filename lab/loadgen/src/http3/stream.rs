@@ -1,4 +1,4 @@
-//! One request of a connection of HTTP/3, and what comes of it.
+//! One request on a connection of HTTP/3, and its response.
 
 use quinn_proto::StreamId;
 use units::Nanos;
@@ -11,12 +11,12 @@ use crate::ledger::Ledger;
 pub(super) struct Stream {
     pub(super) job: usize,
     pub(super) id: StreamId,
-    /// The place among the requests of its connection, from 1.
+    /// The position among the requests of its connection, from 1.
     pub(super) number: u64,
     response: Response,
-    /// The bytes that had come over the connection's streams when it was asked.
+    /// The bytes that had arrived over the connection's streams when the request was sent.
     received_bytes: u64,
-    /// The connection had served others when it was asked.
+    /// The connection had served other requests when this one was sent.
     had_served: bool,
 }
 
@@ -43,13 +43,13 @@ impl Stream {
         })
     }
 
-    /// The server has ended it.
+    /// Returns how the request ended, after the server has ended the stream.
     pub(super) fn on_end(&self) -> End {
         self.response.on_end().map_or_else(End::Broken, |()| End::Whole)
     }
 
-    /// Returns true if nothing has come over the connection, which had served others before, since this was asked: it was closed while the
-    /// request was on its way.
+    /// Returns true if the connection had served other requests, and nothing has arrived over it since this request was
+    /// sent. The connection was then closed while the request was on its way.
     pub(super) fn is_unheard_at(&self, received_bytes: u64) -> bool {
         self.had_served && received_bytes == self.received_bytes
     }

@@ -1,4 +1,4 @@
-//! What becomes of requests while client and server keep to the protocol, and of those that nobody answers.
+//! Requests between a client and a server that follow the protocol, and requests that no server answers.
 
 use record::Outcome::{Complete, Incomplete, Refused, Reset, TimedOut, Wrong};
 use units::Nanos;
@@ -12,7 +12,7 @@ fn answers(request: Request) -> Vec<Act> {
     answer(request.stream, request.size)
 }
 
-/// Answers each once so many have come, the last first.
+/// Returns a server that answers after this many requests have arrived, the last one first.
 fn at_once(requests: usize) -> impl FnMut(Request) -> Vec<Act> + Send + 'static {
     let mut come: Vec<Request> = vec![];
     move |request| {
@@ -21,7 +21,7 @@ fn at_once(requests: usize) -> impl FnMut(Request) -> Vec<Act> + Send + 'static 
     }
 }
 
-/// Larger than the windows of a stream and of the connection, so that they are opened again, and nothing at all.
+/// Sizes larger than the windows of a stream and of the connection, so that the windows must be reopened, and zero.
 const SIZES: [u64; 4] = [20_000_000, 0, 50_000_000, 17];
 
 #[test]
@@ -52,7 +52,7 @@ fn nothing_is_missing_where_every_seventh_datagram_is_lost() {
     }
 }
 
-/// The windows of the server are smaller than the requests together: the rest is written as they open.
+/// The windows of the server are smaller than the requests together. The rest is written as the windows open.
 #[test]
 fn requests_wait_for_the_servers_windows() {
     let (plan, mut source) = (plan_of(100), Jobs::of(&[10; 100]));
@@ -104,7 +104,7 @@ fn the_last_request_of_a_connection_ends_it() {
     assert_eq!(rig.outcomes(), [Complete, Complete]);
 }
 
-/// What the server takes at once is told by its handshake, and later by what it answers.
+/// The server announces its limit of concurrent requests in the handshake, and raises it as it answers.
 #[test]
 fn no_more_at_once_than_the_server_allows() {
     let (plan, mut source) = (plan_of(9), Jobs::of(&[10; 5]));

@@ -1,4 +1,4 @@
-//! Whole runs over UDP against such a server on a thread of its own.
+//! Whole runs over UDP against the server of these tests, on a thread of its own.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use super::server::{Act, Limits, NO_ERROR, Request, Server, answer, head_bytes};
 use crate::clock::Clock;
 use crate::{NoHttp3, Outcome, Patience, Plan, Tls, check_http3, run};
 
-/// Enough for a slow machine; a test that needs it has failed.
+/// Long enough for a slow machine; a test that waits this long has failed.
 const PATIENT: Nanos = Nanos::from_secs(60);
-/// How long the server waits for a datagram before it looks whether it is to end.
+/// The time that the server waits for a datagram before it checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A server that runs until it is asked to end.
@@ -51,13 +51,13 @@ fn serve(mut server: Server, socket: &UdpSocket, is_over: &AtomicBool) -> Server
     loop {
         match socket.recv_from(&mut datagram) {
             Ok((bytes, from)) => server.receive(clock.now(), from, &datagram[..bytes]),
-            // Nothing that has come is left.
+            // All datagrams that had arrived were read.
             Err(_) if is_over.load(Ordering::Relaxed) => return server,
             Err(_) => {}
         }
         server.on_time(clock.now());
         while let Some((to, datagram)) = server.transmit(clock.now()) {
-            // A client that has left is told nothing.
+            // The client may have left; the error is ignored.
             let _ = socket.send_to(&datagram, to);
         }
     }
@@ -67,7 +67,7 @@ fn plan(target: SocketAddr, streams: u32) -> Plan {
     Plan { target, host: "localhost".into(), grace: PATIENT, ..plan_of(streams) }
 }
 
-/// Jobs of these sizes, a millisecond apart, the last of them later.
+/// Runs jobs of these sizes, a millisecond apart, the last of them later.
 fn go(plan: &Plan, sizes: &[u64], last_later: Nanos) -> Outcome {
     let job = |(n, &size_bytes)| Job { arrival: Nanos::from_millis(n), size_bytes, client: None };
     let mut jobs: Vec<Job> = (0..).zip(sizes).map(job).collect();
@@ -118,7 +118,7 @@ fn where_nobody_listens_jobs_are_refused() {
     assert_eq!(outcomes(&go(&plan(nobody, 6), &[10; 3], Nanos::ZERO)), ["refused"; 3]);
 }
 
-/// Its socket is gone, and the kernel says so.
+/// The socket of the server is closed, and the kernel reports that.
 #[test]
 fn a_server_that_has_gone_is_a_reset_and_later_a_refusal() {
     let server = Running::start(Limits::default(), |_| vec![]);

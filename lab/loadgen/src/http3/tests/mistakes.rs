@@ -1,4 +1,4 @@
-//! Servers that break the protocol, in known ways and in random ones.
+//! Servers that break the protocol, in known ways and at random.
 
 use proptest::prelude::*;
 use record::Outcome::{self, Complete, Incomplete, Wrong};
@@ -11,7 +11,8 @@ use crate::exchange::Next;
 use crate::testing::Jobs;
 use ::quic::codec;
 
-/// A client of two jobs whose second is answered so: what becomes of them, and with which code the client has closed, if it has.
+/// Runs two jobs, the second of which is answered by `acts`. Returns their outcomes, and the codes with which the
+/// client closed the connection.
 fn two(acts: Vec<Act>) -> (Vec<Outcome>, Vec<u64>) {
     let (plan, mut source) = (plan_of(9), Jobs::of(&[10; 2]));
     let mut rig = Rig::new(&plan, &mut source, Limits::default(), move |request: Request| match request.stream {
@@ -64,7 +65,7 @@ fn mistakes_end_the_connection_with_their_code() {
     ] {
         let (outcomes, closed) = two(acts);
         assert_eq!(closed, [u64::from(fault.0)]);
-        // What GOAWAY gave back is asked for elsewhere.
+        // Jobs given back by GOAWAY are requested elsewhere.
         assert!(outcomes == [Wrong, Wrong] || outcomes == [Wrong, Incomplete], "{fault:?} {outcomes:?}");
     }
 }
@@ -76,7 +77,7 @@ fn streams_of_unknown_types_are_passed_over() {
     assert_eq!(two(acts), (vec![Complete, Complete], vec![]));
 }
 
-/// Datagrams that are none of the connection's change nothing.
+/// Datagrams that do not belong to the connection have no effect.
 #[test]
 fn datagrams_of_others_are_passed_over() {
     let (plan, mut source) = (plan_of(9), Jobs::of(&[10; 2]));
@@ -95,8 +96,8 @@ fn datagrams_of_others_are_passed_over() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the server sends, and whatever is lost: each job ends at most once (the ledger would panic), none after it was given
-    /// back, and all of a connection that is closed.
+    /// Whatever the server sends and whatever is lost, each job ends at most once (the ledger would panic), no job ends
+    /// after it was given back, and all jobs of a closed connection end.
     #[test]
     fn any_server_ends_jobs_once(pieces in prop::collection::vec((0..11_usize, 0..4_u8), 0..12), noise: Vec<u8>, lost in 5..99_u64) {
         let piece = |&(piece, n): &(usize, u8)| {

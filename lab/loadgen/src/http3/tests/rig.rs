@@ -1,4 +1,4 @@
-//! A client with its books and a server, in memory and on a clock of their own; datagrams are lost where a test says so.
+//! A client with its ledger and a server, in memory and on a simulated clock; datagrams are lost where a test says so.
 
 use record::{JobRecord, Outcome};
 use units::Nanos;
@@ -12,9 +12,9 @@ use crate::plan::tests::plan;
 use crate::testing::Jobs;
 use crate::{Plan, Protocol, Tls};
 
-/// On the way, either way.
+/// The delay in each direction.
 const DELAY: Nanos = Nanos::from_millis(1);
-/// More than any exchange of a test takes; datagrams are then sent round and round.
+/// More steps than any exchange of a test takes; beyond them datagrams are being sent in a loop.
 const STEPS_MAX: usize = 1_000_000;
 
 pub(super) fn plan_of(streams: u32) -> Plan {
@@ -28,7 +28,7 @@ pub(super) struct Rig<'a> {
     pub(super) requests: Requests,
     pub(super) server: Server,
     pub(super) now: Nanos,
-    /// Whether a datagram is lost, by its number.
+    /// Returns whether the datagram with this number is lost.
     pub(super) is_lost: Box<dyn Fn(u64) -> bool>,
     datagrams: u64,
     pub(super) next: Next,
@@ -57,7 +57,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Asks for so many jobs more.
+    /// Requests this many further jobs.
     pub(super) fn ask(&mut self, jobs: usize) {
         for _ in 0..jobs {
             let job = self.ledger.submit(self.now).unwrap();
@@ -65,7 +65,8 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Until nobody has anything to say, or to wait for before `until`; the client's part ends with its connection.
+    /// Runs until neither side has anything to send, or to wait for before `until`. The client's part ends with its
+    /// connection.
     pub(super) fn run_until(&mut self, until: Nanos) {
         for _ in 0..STEPS_MAX {
             if !self.exchange() {
@@ -84,7 +85,7 @@ impl<'a> Rig<'a> {
         panic!("no end");
     }
 
-    /// Until nobody has anything to say or to wait for within a while.
+    /// Runs until neither side has anything to send, or to wait for within a while.
     pub(super) fn run(&mut self) {
         self.run_until(self.now + Nanos::from_secs(5));
     }
@@ -99,7 +100,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Hands over what either side has to send; whether there was something.
+    /// Passes on what either side has to send. Returns whether there was anything.
     fn exchange(&mut self) -> bool {
         let (mut sent, mut datagram) = (vec![], vec![]);
         while self.requests.transmit(self.now, &mut datagram).is_some() {

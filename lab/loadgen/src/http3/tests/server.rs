@@ -1,4 +1,4 @@
-//! A server of a few lines on quinn-proto's other side, which does about each request what a test says.
+//! A short server on quinn-proto, which answers each request as a test specifies.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use units::Nanos;
 use super::super::fault;
 use ::quic::codec;
 
-/// Of the server's own limits.
+/// The limits of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Requests at once on a connection.
+    /// The maximum number of concurrent requests on a connection.
     pub(super) streams: u32,
     pub(super) alpn: &'static str,
-    /// What it takes of a connection before it has read it.
+    /// The bytes that it accepts on a connection before it has read them.
     pub(super) window_bytes: u32,
 }
 
@@ -34,18 +34,18 @@ impl Default for Limits {
     }
 }
 
-/// A request that has come whole.
+/// A request that has arrived completely.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
-    /// Of its connection, from 0.
+    /// The number of its connection, from 0.
     pub(super) connection: usize,
     pub(super) stream: u64,
     pub(super) authority: String,
-    /// As its path says.
+    /// The size that its path names.
     pub(super) size: u64,
 }
 
-/// What to do, on a stream of the connection that a request came over.
+/// An action on a stream of the connection that a request arrived on.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Write(u64, Vec<u8>),
@@ -53,24 +53,24 @@ pub(super) enum Act {
     Reset(u64, u64),
     Control(Vec<u8>),
     EndControl,
-    /// On a unidirectional stream of its own, which ends, unless it is one that has to stay.
+    /// Sends these bytes on a new unidirectional stream, which then ends unless it is one that must stay open.
     Uni(Vec<u8>),
     Close(u32),
 }
 
-/// The head and the body of a whole response.
+/// Returns the acts that send the head and the body of a complete response.
 pub(super) fn answer(stream: u64, size: u64) -> Vec<Act> {
     vec![Act::Write(stream, response(size)), Act::Finish(stream)]
 }
 
-/// 200 with `content-length`, and so many bytes in one frame.
+/// Encodes 200 with `content-length`, and `size` bytes of body in one frame.
 pub(super) fn response(size: u64) -> Vec<u8> {
     let length = size.to_string();
     let fields = [&[0, 0, 0xd9, 0x54, length.len() as u8], length.as_bytes()].concat();
     [frame(codec::HEADERS, &fields), frame(codec::DATA, &vec![b'x'; size as usize])].concat()
 }
 
-/// Bytes of the frame of such a head.
+/// The bytes of the HEADERS frame of such a response.
 pub(super) fn head_bytes(size: u64) -> u64 {
     2 + 5 + size.to_string().len() as u64
 }
@@ -82,7 +82,7 @@ pub(super) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The announcement that no request from this stream on is answered.
+/// Announces that no request from this stream on is answered.
 pub(super) fn goaway(stream: u8) -> Act {
     Act::Control(frame(codec::GOAWAY, &[stream]))
 }
@@ -94,16 +94,16 @@ pub(super) struct Server {
     peers: HashMap<ConnectionHandle, Peer>,
     base: Instant,
     script: Script,
-    /// Of the endpoint, to what is no connection's.
+    /// The endpoint's answers to datagrams that belong to no connection.
     answers: Vec<(SocketAddr, Vec<u8>)>,
-    /// What clients have told of what they want no more.
+    /// The streams that clients have cancelled, with their codes.
     pub(super) cancelled: Vec<(u64, u64)>,
-    /// With which codes clients have closed.
+    /// The codes with which clients have closed connections.
     pub(super) closed: Vec<u64>,
     pub(super) connections: usize,
-    /// Requests that have come.
+    /// The number of requests that have arrived.
     pub(super) requests: usize,
-    /// Every attempt to connect.
+    /// Refuses every attempt to connect.
     pub(super) refuses: bool,
 }
 
@@ -112,9 +112,9 @@ struct Peer {
     number: usize,
     remote: SocketAddr,
     control: Option<StreamId>,
-    /// What has come of requests.
+    /// The received parts of incomplete requests.
     partial: HashMap<StreamId, Vec<u8>>,
-    /// What is to be written, in its order; an empty one is the end.
+    /// The bytes to be written, in order; an empty entry is the end of a stream.
     unwritten: Vec<(StreamId, Bytes)>,
 }
 
@@ -196,7 +196,7 @@ impl Server {
         })
     }
 
-    /// Does this on every connection, unasked.
+    /// Performs these acts on every connection, without a request.
     pub(super) fn act(&mut self, now: Nanos, acts: &[Act]) {
         let at = self.instant(now);
         self.peers.values_mut().for_each(|peer| peer.act(at, acts.to_vec()));
@@ -216,7 +216,7 @@ impl Server {
         }
     }
 
-    /// What has happened to a connection; whether nothing more will.
+    /// Processes the events of a connection. Returns true if there will be no more.
     fn poll(&mut self, handle: ConnectionHandle) -> bool {
         let peer = self.peers.get_mut(&handle).unwrap();
         let mut is_drained = false;
@@ -247,7 +247,7 @@ impl Server {
         self.requests += 1;
         let (at, own) = (self.instant(now), request.connection);
         let acts = (self.script)(request);
-        // One that has ended is told nothing.
+        // A connection that has ended receives nothing.
         if let Some(peer) = self.peers.values_mut().find(|peer| peer.number == own) {
             peer.act(at, acts);
         }
@@ -261,7 +261,7 @@ impl Server {
 impl Peer {
     fn begin(&mut self) {
         self.control = self.connection.streams().open(Dir::Uni);
-        // Its type, settings with one of no known meaning, and a frame of no known type.
+        // The stream's type, SETTINGS with an unknown setting, and a frame of an unknown type.
         let begin = [&[0][..], &frame(codec::SETTINGS, &[0x21, 0x05, 0x06, 0x40, 0xff]), &frame(0x21, b"?")].concat();
         self.unwritten.extend(self.control.map(|id| (id, begin.into())));
         for kind in [2, 3, 0x21] {
@@ -280,12 +280,12 @@ impl Peer {
                 Act::Reset(stream, code) => {
                     self.write();
                     let code = VarInt::from_u64(code).unwrap();
-                    // One that has ended stays so.
+                    // A stream that has ended stays as it is.
                     let _ = self.connection.send_stream(client(stream)).reset(code);
                 }
                 Act::EndControl => self.unwritten.extend(self.control.map(|id| (id, Bytes::new()))),
                 Act::Uni(bytes) => {
-                    // Others have to have ended.
+                    // Other streams must have ended.
                     let Some(id) = self.connection.streams().open(Dir::Uni) else { continue };
                     let is_to_end = bytes.first().is_some_and(|kind| *kind > 3);
                     self.unwritten.extend((!bytes.is_empty()).then(|| (id, bytes.into())));
@@ -299,7 +299,7 @@ impl Peer {
         self.write();
     }
 
-    /// The requests that have come whole.
+    /// Returns the requests that have arrived completely.
     fn requests(&mut self) -> Vec<Request> {
         while let Some(id) = self.connection.streams().accept(Dir::Bi) {
             self.partial.insert(id, vec![]);
@@ -353,7 +353,7 @@ impl Peer {
     }
 }
 
-/// Reads the authority and the size out of a request.
+/// Parses the authority and the size of a request.
 fn understand(connection: usize, id: StreamId, bytes: &[u8]) -> Request {
     let [1, length, section @ ..] = bytes else { panic!("{bytes:x?} is no HEADERS frame") };
     assert_eq!(usize::from(*length), section.len());
