@@ -1,5 +1,5 @@
-//! The measurements of the server from outside, which `cargo xtask` starts: floods of it, its cost and that of other
-//! servers, and the verdicts of other programs.
+//! Measures the server from outside, as commands of `cargo xtask`: floods, its cost compared with other servers, and
+//! the verdicts of third-party programs.
 
 mod attack;
 mod bench;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The workspace's folder: cargo reports where this package is, two levels below.
+/// Returns the workspace's folder, two levels above this package's.
 fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("lab/measure"), PathBuf::from);
     package.ancestors().nth(2).map_or_else(|| PathBuf::from("."), Path::to_path_buf)

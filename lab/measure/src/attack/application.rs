@@ -1,5 +1,6 @@
-//! The application behind the attacked servers: HTTP/1.1 on loopback, a thread for each connection. What it does is in the path, so that a flood
-//! chooses it: an answer at once or late, a body that is taken slowly by the server, a tunnel, a length that no message can have.
+//! The application behind the attacked servers: HTTP/1.1 on loopback, with a thread for each connection. The path
+//! selects its behaviour, so that a flood can choose it: an immediate or late answer, a body that the server takes
+//! slowly, a tunnel, or a length that no message can have.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// The bytes of the answer at once and of the late one.
+/// The bytes of the immediate answer and of the late one.
 pub const ANSWER_BYTES: usize = 1024;
-/// The bytes of a body that a server may have to keep.
+/// The bytes of a body that a server may have to buffer.
 pub const KEPT_BYTES: usize = 60_000;
 /// The delay of the late answer.
 pub const LATE: Duration = Duration::from_secs(2);
-/// The listening queue of Node and php-fpm. With the standard library's 128 a flood fills it, the kernel drops the
-/// handshakes that follow, and an honest request waits a second for the retransmission, whatever the proxy does.
+/// The length of the listening queue in Node and php-fpm. A flood fills the 128 of the standard library. The kernel
+/// then drops further handshakes, and an honest request waits a second for the retransmission, whatever the proxy does.
 const BACKLOG: i32 = 511;
 const STACK_BYTES: usize = 128 << 10;
 const LINE_BYTES_MAX: u64 = 8 << 10;
@@ -24,13 +25,14 @@ pub const NOW: &str = "app/now";
 pub const KEPT: &str = "app/kept";
 pub const SLOW: &str = "app/slow";
 pub const TUNNEL: &str = "app/tunnel";
-/// A body that it takes, and then answers.
+/// The path that reads a body and then answers.
 pub const UPLOAD: &str = "app/upload";
-/// Heads with a length beyond all numbers (2^64 - 1), and with one that is beyond them with the head (2^64 - 16 behind 60 KB).
+/// The paths whose heads have a length above every limit (2^64 - 1), and one that exceeds 64 bits together with the
+/// head (2^64 - 16 after 60 KB).
 pub const ENDLESS: &str = "app/endless";
 pub const ENDLESS_HEAD: &str = "app/endless-head";
 
-/// Starts it; gives its port. It ends with this program.
+/// Starts the application, which ends with this program, and returns its port.
 pub fn start() -> Result<u16, String> {
     let failed = |error: io::Error| format!("cannot start an application on loopback: {error}");
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(failed)?;
@@ -40,14 +42,14 @@ pub fn start() -> Result<u16, String> {
     let port = listener.local_addr().map_err(failed)?.port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // Where there is no thread its connection is closed, which the row shows as a refusal.
+            // If no thread can be started, the connection is closed, which the row shows as a refusal.
             let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || serve(stream));
         }
     });
     Ok(port)
 }
 
-/// Requests of a connection, until either side ends it.
+/// Serves the requests of a connection until either side ends it.
 fn serve(stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = BufReader::new(stream);
@@ -77,7 +79,7 @@ fn serve(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Path and length of the body of the next request.
+/// Reads the next request head. Returns its path and the length of its body.
 fn head(input: &mut BufReader<TcpStream>) -> io::Result<Option<(String, u64)>> {
     let (mut path, mut length) = (None, 0);
     loop {
@@ -100,7 +102,7 @@ fn answer(out: &mut TcpStream, bytes: usize) -> io::Result<()> {
     out.write_all(&[head.as_bytes(), &vec![b'x'; bytes]].concat())
 }
 
-/// A head of such a length, and the end behind a few bytes.
+/// Sends a head with this length, a few bytes of body, and the end of the connection.
 fn endless(out: &mut TcpStream, length: u64, more_bytes: usize) -> io::Result<()> {
     let field = "x".repeat(more_bytes / 15);
     let fields: String = (0..15).filter(|_| more_bytes > 0).map(|at| format!("X-{at}: {field}\r\n")).collect();

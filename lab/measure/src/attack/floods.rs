@@ -1,4 +1,5 @@
-//! The floods, one function each. Each is bounded in connections, requests and time, and keeps what it opened for the caller to close.
+//! The floods, one function each. Each is bounded in connections, requests and time, and leaves the connections that it
+//! opened for the caller to close.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,24 +10,24 @@ use super::quic::Quic;
 use super::server::{LARGE, SMALL, Server};
 use crate::bench::idle;
 
-/// Streams of a connection: what servers allow (RFC 9113 section 6.5.2 advises no fewer).
+/// The concurrent streams on a connection, as many as servers allow (RFC 9113 section 6.5.2 recommends no fewer).
 pub const STREAMS: u32 = 100;
-/// For any one answer; then the connection is given up.
+/// The time limit of any answer, after which the connection is given up.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Connections of the floods that need few, and of the slow heads, whose every byte is waited for.
+/// The connections of floods that need few, and of the slow heads, which wait for every byte.
 const FEW: u32 = 50;
 const SLOW: u32 = 10;
-/// Frames, or requests, of each of those.
+/// The frames or requests on each of those connections.
 const MANY: u32 = 2000;
 const BATCH: u32 = 100;
 const SLOW_HEAD_BYTES: usize = 4000;
-/// A little less than the maximum that Weir accepts (`limits.head`).
+/// Slightly less than the maximum that Weir accepts (`limits.head`).
 const LARGE_HEAD_BYTES: usize = 63 << 10;
-/// The limit of Weir's memory under floods of memory.
+/// Weir's memory limit under floods that aim at memory.
 pub const MEMORY: &str = "64MiB";
-/// The time for which connections are held, so that the honest client's longest wait is one under the flood.
+/// The time for which connections are held, so that the honest client's longest wait falls within the flood.
 pub const HELD: Duration = Duration::from_secs(8);
-/// Between two bytes, so that the server sees each alone.
+/// The pause between two bytes, so that the server receives each separately.
 const SLOW_PAUSE: Duration = Duration::from_micros(500);
 
 const HEADERS: u8 = 1;
@@ -37,7 +38,7 @@ const INITIAL_WINDOW_SIZE: u8 = 4;
 const END_STREAM_AND_HEADERS: u8 = 5;
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// The account of an attack.
+/// The results of an attack.
 pub struct Tally {
     pub upload_bytes: u64,
     /// The connections that the server kept open.
@@ -45,7 +46,7 @@ pub struct Tally {
     /// The connections of HTTP/3, which another program holds.
     pub quic: Option<Quic>,
     pub given_up: u32,
-    /// Requests whose answer has begun, where each is one line of the access log once it ends.
+    /// The number of requests whose answer has begun, if each causes a line of the access log when it ends.
     pub answered: Option<u64>,
     pub deadline: Instant,
 }
@@ -59,7 +60,7 @@ impl Tally {
         self.held.len() as u32 + self.quic.as_ref().map_or(0, |quic| quic.said.held)
     }
 
-    /// All at once.
+    /// Closes all connections immediately.
     pub fn close(&mut self) {
         self.held.clear();
         self.quic = None;
@@ -79,7 +80,7 @@ impl Tally {
         self.answered = Some(self.answered.unwrap_or(0) + answers);
     }
 
-    /// Opens so many connections, one after another, and keeps each for which `attack` succeeds.
+    /// Opens this many connections, one after another, and keeps each for which `attack` succeeds.
     pub fn each(
         &mut self,
         server: SocketAddr,
@@ -100,12 +101,12 @@ impl Tally {
 
 pub struct Attack {
     pub name: &'static str,
-    /// The deed of the attacker.
+    /// A description of the attack.
     pub what: &'static str,
     pub run: fn(&Server, u32, &mut Tally),
-    /// The requests at once that an application behind the server gets; none where files are served.
+    /// The maximum concurrent requests to the application behind the server; `None` if the server serves files.
     pub places: Option<u32>,
-    /// Weir's `limits.memory`, where the attack is on that.
+    /// Weir's `limits.memory`, if the attack aims at memory.
     pub memory: Option<&'static str>,
 }
 
@@ -113,7 +114,7 @@ const fn of_files(name: &'static str, what: &'static str, run: fn(&Server, u32, 
     Attack { name, what, run, places: None, memory: None }
 }
 
-/// The first is the measure of the others: it asks for nothing.
+/// The attacks on files. The first requests nothing and is the baseline of the others.
 pub const ATTACKS: [Attack; 11] = [
     of_files("idle", "HTTP/2 connections that ask for nothing, closed at once", idle),
     of_files("h2-stall", "zero window, 100 GETs of 20 MB each, closed at once", h2_stall),
@@ -132,7 +133,7 @@ pub const ATTACKS: [Attack; 11] = [
 ];
 
 impl Attack {
-    /// Over QUIC, which nginx 1.22 has not.
+    /// Returns true for attacks over QUIC, which nginx 1.22 does not support.
     pub fn is_http3(&self) -> bool {
         self.name.starts_with("h3-")
     }
@@ -147,13 +148,13 @@ fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns whose responses may send nothing.
+/// Returns a client preface after which responses may send nothing.
 pub fn opening() -> Vec<u8> {
     let zero_window = [0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0];
     [PREFACE, &frame(SETTINGS, 0, 0, &zero_window)].concat()
 }
 
-/// Returns whose responses may send what the protocol allows from the start.
+/// Returns a client preface after which responses may send what the protocol allows by default.
 pub fn opening_wide() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
@@ -180,7 +181,7 @@ fn h2_stall(server: &Server, connections: u32, tally: &mut Tally) {
     });
 }
 
-/// Until the server has had enough, which is what it should have.
+/// Sends resets until the server ends the connection, which it should.
 fn h2_reset(server: &Server, _: u32, tally: &mut Tally) {
     let cancel = 8_u32.to_be_bytes();
     tally.each(server.http2(), FEW, |tally, stream| {
@@ -205,7 +206,7 @@ fn h2_ping(server: &Server, _: u32, tally: &mut Tally) {
     });
 }
 
-/// A byte to each connection in turn.
+/// Sends one byte to each connection in turn.
 fn h1_slow_head(server: &Server, _: u32, tally: &mut Tally) {
     tally.each(server.http1(), SLOW, |_, _| Ok(()));
     let mut head = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n", SMALL.0);
@@ -232,7 +233,7 @@ fn h1_slow_head(server: &Server, _: u32, tally: &mut Tally) {
     }
 }
 
-/// Every name is new, so that nothing remembers it.
+/// Requests only new names, so that no cache helps.
 fn h1_404(server: &Server, _: u32, tally: &mut Tally) {
     let mut number = 0x9e37_79b9_7f4a_7c15_u64;
     tally.each(server.http1(), FEW, |tally, stream| {
@@ -273,7 +274,7 @@ fn tls_hello(server: &Server, connections: u32, tally: &mut Tally) {
         tally.send(stream, &hello)?;
         let mut record = [0; 6];
         stream.read_exact(&mut record)?;
-        // A ServerHello, not an alert.
+        // The answer is a ServerHello and not an alert.
         let is_answered = record[0] == 22 && record[5] == 2;
         if is_answered { Ok(()) } else { Err(io::Error::other("no ServerHello")) }
     });
@@ -288,7 +289,7 @@ fn h3_stall(server: &Server, connections: u32, tally: &mut Tally) {
     tally.saw(tally.quic.as_ref().map_or(0, |quic| quic.said.answered));
 }
 
-/// All are given up where the program that holds them says nothing.
+/// Counts all connections as given up if the program that holds them reports nothing.
 fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
     match Quic::open(server, connections, requests, tally.deadline) {
         Ok(quic) => {
@@ -303,7 +304,7 @@ fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
     }
 }
 
-/// Reads frames until it has seen so many of this type.
+/// Reads frames until `count` frames of this type have arrived.
 pub fn read_frames(stream: &mut TcpStream, kind: u8, count: u32) -> io::Result<()> {
     let mut seen = 0;
     let mut input = io::BufReader::new(stream);
@@ -317,7 +318,7 @@ pub fn read_frames(stream: &mut TcpStream, kind: u8, count: u32) -> io::Result<(
     Ok(())
 }
 
-/// Reads until this has come so many times.
+/// Reads until `begin` has arrived `count` times.
 fn read_answers(stream: &mut TcpStream, begin: &[u8], count: usize) -> io::Result<()> {
     let (mut seen, mut text, mut part) = (0, Vec::new(), vec![0; 64 * 1024]);
     while seen < count {
@@ -331,7 +332,7 @@ fn read_answers(stream: &mut TcpStream, begin: &[u8], count: usize) -> io::Resul
     Ok(())
 }
 
-/// Says that nothing more comes, and reads to the end of what the server says.
+/// Ends the sending side, and reads until the server ends its own.
 pub fn drain(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
     io::copy(stream, &mut io::sink()).map(drop)

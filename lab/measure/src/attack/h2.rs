@@ -1,8 +1,9 @@
-//! As much of HTTP/2 without TLS (RFC 9113, prior knowledge) as floods send.
+//! The part of HTTP/2 without TLS (RFC 9113, prior knowledge) that the floods need.
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// `:method: GET` and `:scheme: http` of the static table (RFC 7541 appendix A), and the names `:authority` and `:path`.
+/// `:method: GET` and `:scheme: http` of the static table (RFC 7541 appendix A), and the indexes of the names
+/// `:authority` and `:path`.
 const GET_HTTP: [u8; 2] = [0x82, 0x86];
 const AUTHORITY: u8 = 0x01;
 const PATH: u8 = 0x04;
@@ -12,7 +13,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags], &stream.to_be_bytes()[..], payload].concat()
 }
 
-/// A header block without a dynamic table and without Huffman's code; names are shorter than 127 bytes.
+/// Encodes a header block without a dynamic table and without Huffman coding; names are shorter than 127 bytes.
 pub fn request(name: &str) -> Vec<u8> {
     let literal = |index: u8, value: String| [&[index, value.len() as u8], value.as_bytes()].concat();
     [GET_HTTP.to_vec(), literal(AUTHORITY, "bench".into()), literal(PATH, format!("/{name}"))].concat()

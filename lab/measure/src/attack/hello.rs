@@ -1,5 +1,5 @@
-//! A ClientHello of TLS 1.3 (RFC 8446 section 4.1.2), by hand: the cheapest request for a server's signature. Nothing that follows it
-//! could be read: its key share is nobody's.
+//! A hand-made ClientHello of TLS 1.3 (RFC 8446 section 4.1.2): the cheapest request that makes a server sign. The
+//! private key of its key share is unknown, so nothing that follows it can be decrypted.
 
 /// AES-128-GCM with SHA-256; X25519; ECDSA P-256 and RSA-PSS with SHA-256.
 const SUITE: [u8; 2] = [0x13, 0x01];
@@ -25,7 +25,7 @@ pub fn client_hello() -> Vec<u8> {
     [&[22, 3, 1][..], &short(&message)].concat()
 }
 
-/// Behind its length in two bytes.
+/// Prepends the length in two bytes.
 fn short(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
 }

@@ -1,4 +1,5 @@
-//! The client that the attack should not reach: one connection of HTTP/1.1 that asks for something small every 10 ms, from an address of its own.
+//! The client that the attack should not affect: one connection of HTTP/1.1 that requests a small file every 10 ms,
+//! from its own address.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::server::SMALL;
 
 const EVERY: Duration = Duration::from_millis(10);
-/// Longer than the server's own watchdog needs; a request that waits so long is refused.
+/// A time longer than the server's watchdog needs. A request that waits this long counts as refused.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -19,7 +20,7 @@ struct Shared {
     answered: AtomicU64,
     refused: AtomicU64,
     longest: Mutex<Duration>,
-    /// The request that is still waiting.
+    /// The start of the request that is still waiting.
     since: Mutex<Option<Instant>>,
 }
 
@@ -29,7 +30,7 @@ pub struct Honest {
 }
 
 impl Honest {
-    /// Returns a client that asks for this, a kilobyte.
+    /// Starts a client that requests this path, a kilobyte.
     pub fn start(server: SocketAddr, path: &'static str) -> Honest {
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
@@ -37,7 +38,7 @@ impl Honest {
         Honest { shared, thread: Some(thread) }
     }
 
-    /// The longest wait since the last call, that of a request still waiting included.
+    /// Returns the longest wait since the last call, including the wait of a request in flight.
     pub fn take_longest(&self) -> Duration {
         let waiting = lock(&self.shared.since).map_or(Duration::ZERO, |since| since.elapsed());
         std::mem::take(&mut *lock(&self.shared.longest)).max(waiting)
@@ -89,7 +90,7 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// An error unless the answer is 200 and as long as the file.
+/// Performs a request; an error unless the answer is 200 and as long as the file.
 fn get(stream: &mut TcpStream, path: &str) -> io::Result<()> {
     stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();

@@ -1,8 +1,9 @@
-//! The short form, with a verdict that does not depend on how fast the machine is.
+//! The short form, with a verdict that does not depend on the speed of the machine.
 //!
-//! A wall-clock bound fails on a busy machine, so what is judged is counted (deaths, refusals, lost lines), or a ratio of CPU times of one
-//! server (an end costs the same beside four times as many connections), or of waits beside idle connections, or memory. Waits alone are void where
-//! other programs took the processor; CPU that grows, a death and a refusal are not.
+//! A bound on wall-clock time fails on a busy machine. The verdict therefore uses counts (ends of the server, refusals,
+//! lost lines), memory, the ratio of CPU times of one server (an end costs the same with four times as many
+//! connections), and the ratio of waits to those with idle connections. Only the verdict on waits is void if other
+//! programs used the processor.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,18 +15,19 @@ use super::{Field, Kind};
 
 const CONNECTIONS: u32 = 2000;
 const FEWER: u32 = 4;
-/// The growth of CPU per end, with all connections over a fourth of them: 1 where an end's cost is its own, 4 where it looks at all others.
+/// The maximum growth of CPU per end from a fourth of the connections to all. It is 1 if the cost of an end is
+/// constant, and 4 if an end examines all other connections.
 const GROWTH_MAX: f64 = 2.0;
-/// Below, an end's growth is of caches.
+/// The CPU time per end below which growth comes from caches.
 const END_US_MIN: f64 = 50.0;
-/// The ratio of the longest wait to that with idle connections.
+/// The maximum ratio of the longest wait to the longest wait with idle connections.
 const WAIT_RATIO_MAX: u32 = 5;
 const WAIT_MORE: Duration = Duration::from_millis(50);
-/// The memory that a connection of stalled streams may hold. The goal is 64 KB; what HTTP/3 holds today is 160 to 230.
+/// The maximum memory of a connection with stalled streams, in KB. The goal is 64; HTTP/3 holds 160 to 230 today.
 const STALLED_KB_MAX: f64 = 256.0;
-/// Beyond its budget of memory.
+/// The tolerance above the memory budget, in per cent.
 const MEMORY_OVER_PERCENT: u64 = 10;
-/// Share of a core: with more, a wait may be another program's.
+/// The share of a core used by other programs above which a wait may be their fault.
 const BUSY: f64 = 0.25;
 /// The status of sysexits.h for "try again later".
 const VOID: u8 = 75;
@@ -56,7 +58,7 @@ pub fn run(field: &Field, connections: Option<u32>) -> Result<ExitCode, String> 
     })
 }
 
-/// Prints them; whether one has failed.
+/// Prints the verdicts. Returns whether one has failed.
 pub fn tell(verdicts: &[Verdict]) -> bool {
     for verdict in verdicts {
         match verdict {
@@ -67,7 +69,7 @@ pub fn tell(verdicts: &[Verdict]) -> bool {
     verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(_)))
 }
 
-/// The attacks under which more was resident than the server's limit and what that may be missed by.
+/// Fails the attacks under which more memory was resident than the server's limit with its tolerance.
 pub fn over_memory(rows: &[Row]) -> Vec<Verdict> {
     rows.iter().filter_map(over).collect()
 }
@@ -81,7 +83,7 @@ fn over(row: &Row) -> Option<Verdict> {
     (row.peak_bytes > most).then(|| Verdict::Failed(why()))
 }
 
-/// Judges rows as [`run`] makes them: idle, few, all, and others.
+/// Judges rows in the order of [`run`]: idle, few, all, and others.
 fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = rows.iter().flat_map(|row| [counted(row), heavy(row)]).flatten().collect();
     let [idle, few, all, ..] = rows else { return vec![Verdict::Void("no attack was made".into())] };
@@ -105,7 +107,7 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-/// The verdict on what no neighbour can cause, if there is one.
+/// Returns the verdict on counts, which other programs cannot affect, if there is one.
 fn counted(row: &Row) -> Option<Verdict> {
     let lost = row.lost.unwrap_or(0);
     let why = match row {
@@ -117,7 +119,7 @@ fn counted(row: &Row) -> Option<Verdict> {
     Some(Verdict::Failed(format!("{}: {why}", row.attack)))
 }
 
-/// Memory of streams that may send nothing.
+/// Returns the verdict on the memory of stalled streams, if it fails.
 fn heavy(row: &Row) -> Option<Verdict> {
     let kb = row.kb_per_connection().filter(|&kb| row.attack.ends_with("-stall") && kb > STALLED_KB_MAX)?;
     Some(Verdict::Failed(format!("{}: a connection holds {kb:.0} KB, at most {STALLED_KB_MAX}", row.attack)))

@@ -1,8 +1,10 @@
-//! `cargo xtask attack`: the floods that once held up or ended the server, against a server that this program starts itself on loopback.
+//! `cargo xtask attack`: the floods that once delayed or ended the server, against a server that this program starts
+//! itself on loopback.
 //!
-//! A flood that a server survives may still be the cheapest way to hold up everybody else, so each is measured by what it costs: CPU for
-//! each byte that the attacker sends, memory for each of its connections, and the longest wait of an honest client meanwhile and after.
-//! No figure of these is good or bad alone; nginx stands beside it under the same flood, and idle connections beside the attackers'.
+//! A flood that a server survives may still be the cheapest way to delay everybody else. Each is therefore measured by
+//! its cost: CPU for each byte that the attacker sends, memory for each of its connections, and the longest wait of an
+//! honest client during and after it. None of these figures is good or bad in itself; they are compared with nginx
+//! under the same flood, and with idle connections.
 
 mod application;
 mod floods;
@@ -31,22 +33,23 @@ use crate::programs;
 
 const CONNECTIONS: u32 = 1000;
 const CONNECTIONS_QUICK: u32 = 200;
-/// For an attack to be made; what is not made by then is left out.
+/// The time limit for starting an attack; connections not made by then are left out.
 const ATTACK: Duration = Duration::from_secs(60);
-/// The time of the honest client alone, for what it costs.
+/// The time for which the honest client runs without a flood, to measure its cost.
 const ALONE: Duration = Duration::from_secs(1);
-/// The time with all connections held.
+/// The time for which all connections are held before they are measured.
 const SETTLE: Duration = Duration::from_millis(500);
-/// The time that a server may work on after the last connection has closed, longer than its own watchdog waits.
+/// The maximum time for which a server may work after the last connection has closed. It exceeds the server's watchdog.
 const END: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(200);
-/// CPU seconds of a glance, without the honest client's: below, the server rests.
+/// The CPU seconds per measurement, without the honest client's, below which the server is at rest.
 const RESTING: f64 = 0.02;
-/// For the lines that are still on their way to the log.
+/// The wait for lines that are still on their way to the log.
 const LOG: Duration = Duration::from_secs(3);
-/// The least budget of memory in the configuration.
+/// The minimum memory budget in the configuration.
 const MEMORY_BYTES_MIN: u64 = 32 << 20;
-/// nginx holds a megabyte for each stalled connection, Caddy seven.
+/// The maximum number of connections with nginx and Caddy. nginx holds a megabyte for each stalled connection, Caddy
+/// seven.
 const CONNECTIONS_NGINX_MAX: u32 = 2000;
 const CONNECTIONS_CADDY_MAX: u32 = 200;
 
@@ -54,9 +57,9 @@ const CONNECTIONS_CADDY_MAX: u32 = 200;
 pub enum Kind {
     Weir,
     Nginx,
-    /// Beside Weir over HTTP/3.
+    /// Runs in addition to Weir, over HTTP/3.
     Caddy,
-    /// Beside Weir and nginx before an application.
+    /// Runs in addition to Weir and nginx, with an application.
     Haproxy,
 }
 
@@ -115,7 +118,7 @@ fn named(text: &str) -> Result<&'static str, String> {
     names.iter().find(|name| **name == text).copied().ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
-/// A limit as the configuration has it.
+/// A limit as written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Memory {
     text: String,
@@ -192,26 +195,27 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
     Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The setting that all attacks of a run share.
+/// The settings that all attacks of a run share.
 struct Field {
     site: Site,
     weir: PathBuf,
-    /// Holds the connections of HTTP/3.
+    /// The program that holds the connections of HTTP/3.
     weirlab: PathBuf,
-    /// The limit of descriptors, of this process and of each server.
+    /// The limit of descriptors, for this process and for each server.
     limit: u64,
     memory: Option<Memory>,
 }
 
 impl Field {
-    /// A fresh server each: one that has been under load keeps memory that an attack would then seem not to need.
+    /// Runs an attack on a freshly started server, because one that has been under load keeps memory, which the attack
+    /// would then seem not to need.
     fn run(&self, attack: &Attack, kind: Kind, connections: u32) -> Result<Row, String> {
         let bound = match kind {
             Kind::Weir | Kind::Haproxy => u32::MAX,
             Kind::Nginx => CONNECTIONS_NGINX_MAX,
             Kind::Caddy => CONNECTIONS_CADDY_MAX,
         };
-        // Besides files, logs and the honest client.
+        // The rest is for files, logs and the honest client.
         let open_max = u32::try_from(self.limit.saturating_sub(200)).unwrap_or(u32::MAX);
         let connections = connections.min(bound).min(open_max);
         eprintln!("{} of {} ({}), at most {connections} connections", attack.name, kind.name(), attack.what);
@@ -264,7 +268,7 @@ fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, hon
     }
 }
 
-/// A meter of a server's CPU, less what the honest client costs a second.
+/// A meter of a server's CPU time, from which the honest client's cost per second is subtracted.
 struct Meter {
     begin: Instant,
     cpu: f64,
@@ -281,11 +285,11 @@ impl Meter {
     }
 }
 
-/// CPU seconds from the meter's start until the server rests, or ends.
+/// Returns the CPU seconds from the meter's start until the server rests or ends.
 fn rest(server: &mut Server, meter: &Meter) -> f64 {
     let mut resting = 0;
     let mut used = 0.0;
-    // Several times: connections may still be on their way to an end.
+    // The server must rest several times, because connections may still be ending.
     while resting < 3 && meter.begin.elapsed() < END && server.is_alive() {
         sleep(GLANCE);
         let now = meter.cpu_seconds(server);
@@ -295,14 +299,15 @@ fn rest(server: &mut Server, meter: &Meter) -> f64 {
     used
 }
 
-/// Answered requests without a line in the access log.
+/// Returns the number of answered requests without a line in the access log.
 fn lost_lines(server: &Server, honest: &Honest, answered: u64) -> u64 {
     let wanted = honest.answered() + answered;
     let _ = wait_for(LOG, || (server.log_lines() >= wanted).then_some(()));
     wanted.saturating_sub(server.log_lines())
 }
 
-/// CPU seconds of all programs but this one and its children, the server and those that have ended among them.
+/// Returns the CPU seconds of all programs except this one and its children, which include the server and processes
+/// that have ended.
 fn others_seconds() -> f64 {
     procfs::machine_cpu_seconds() - procfs::cpu_seconds(std::process::id()) - procfs::reaped_children_cpu_seconds()
 }

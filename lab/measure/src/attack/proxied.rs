@@ -1,5 +1,5 @@
-//! Floods of what stands behind a proxy: its application's numbers, its places, and the memory of responses that nobody reads. All of one flood
-//! come from one address, the honest client from another.
+//! Floods that aim at the parts behind a proxy: its application's numbers and places, and the memory of responses that
+//! no client reads. All connections of one flood come from one address, and the honest client's from another.
 
 use std::net::Shutdown;
 use std::thread::sleep;
@@ -9,18 +9,18 @@ use super::application::{ENDLESS, ENDLESS_HEAD, KEPT, SLOW, TUNNEL, UPLOAD};
 use super::floods::{Attack, HELD, MEMORY, STREAMS, Tally, get, opening, read_frames};
 use super::server::Server;
 
-/// The bytes of one step of a slow body: 700 in a second, above the limits of all servers here.
+/// The bytes of one step of a slow body, 700 per second, which is above the minimum rates of all servers here.
 const SLOW_BYTES: usize = 70;
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 const UPLOAD_BYTES: usize = 100_000;
-/// Clients that leave.
+/// The number of clients that leave.
 const LEAVING: u32 = 1300;
-/// Connections of stalled streams: 1.2 GB of bodies.
+/// The maximum connections with stalled streams: 1.2 GB of bodies.
 const STALLED_MAX: u32 = 200;
 const ENDLESS_TIMES: u32 = 20;
 const HEADERS: u8 = 1;
 
-/// Requests at once that the application gets: what Weir has by default, and few.
+/// The concurrent requests that the application gets: Weir's default, and a small number.
 const MANY: u32 = 256;
 const FEW: u32 = 4;
 
@@ -47,7 +47,7 @@ fn request(method: &str, path: &str, fields: &str) -> Vec<u8> {
     format!("{method} /{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
-/// Any answer is right but an end of the server.
+/// Sends requests for which any answer is right. Only the end of the server is a fault.
 fn up_length(server: &Server, _: u32, tally: &mut Tally) {
     for path in [ENDLESS, ENDLESS_HEAD] {
         tally.each(server.http1(), ENDLESS_TIMES, |tally, stream| {
@@ -56,7 +56,7 @@ fn up_length(server: &Server, _: u32, tally: &mut Tally) {
         });
         tally.each(server.http2(), ENDLESS_TIMES, |tally, stream| {
             tally.send(stream, &[super::floods::opening_wide(), get(1, path)].concat())?;
-            // Until it answers, resets the stream or ends.
+            // The stream waits until the server answers, resets it or ends.
             let _ = read_frames(stream, HEADERS, 1);
             Ok(())
         });
@@ -70,7 +70,7 @@ fn up_memory(server: &Server, connections: u32, tally: &mut Tally) {
     sleep(HELD);
 }
 
-/// Half as many again as there are places.
+/// Returns one and a half times the number of places.
 fn wanted(server: &Server) -> u32 {
     server.places() + server.places() / 2
 }
@@ -104,7 +104,7 @@ fn up_get(server: &Server, _: u32, tally: &mut Tally) {
     sleep(HELD);
 }
 
-/// The end comes behind each request, and no reset: nothing has come that is not read.
+/// Ends the connection after each request, without a reset, because no unread data has arrived.
 fn up_leave(server: &Server, _: u32, tally: &mut Tally) {
     let get = request("GET", SLOW, "");
     tally.each(server.http1(), LEAVING, |tally, stream| {

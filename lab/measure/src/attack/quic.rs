@@ -1,4 +1,4 @@
-//! The floods over QUIC: `weirlab stall` holds the connections, since this program speaks no QUIC.
+//! The floods over QUIC. `weirlab stall` holds the connections, because this program has no QUIC.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::server::{LARGE, Server};
 
-/// The message of the program once all connections stand.
+/// The program's message once all connections are established.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct Said {
     pub held: u32,

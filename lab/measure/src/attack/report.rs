@@ -8,21 +8,23 @@ use crate::bench::table::aligned;
 pub struct Row {
     pub attack: &'static str,
     pub server: &'static str,
-    /// Held at once until the end, and given up: refused, or ended by the server before.
+    /// The number of connections held at the same time until the end, and of those given up because the server refused
+    /// or ended them.
     pub connections: [u32; 2],
     pub upload_bytes: u64,
-    /// The CPU time of the server, without the honest client's: while the attack goes on, and from its end until the server rests.
+    /// The CPU time of the server without the honest client's share: during the attack, and from its end until the
+    /// server rests.
     pub cpu_s: [f64; 2],
-    /// Resident: before, with all connections held, after they have closed.
+    /// The resident memory before the attack, with all connections held, and after they have closed.
     pub memory: [u64; 3],
-    /// The most that was resident at any time, and the limit on that which the server was given.
+    /// The maximum resident memory at any time, and the memory limit of the server.
     pub peak_bytes: u64,
     pub budget_bytes: Option<u64>,
-    /// The honest client's longest: before, during, after.
+    /// The honest client's longest wait before, during and after the attack.
     pub waits: [Duration; 3],
-    /// Honest requests.
+    /// The number of refused honest requests.
     pub refused: u64,
-    /// Lines of the access log, where the answered requests of the attack are known.
+    /// The number of lines missing in the access log, if the number of answered requests is known.
     pub lost: Option<u64>,
     pub is_alive: bool,
     /// The share of one core that all other programs took.
@@ -30,7 +32,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The longest wait from the attack's begin until the server rests.
+    /// The longest wait from the beginning of the attack until the server rests.
     pub fn longest(&self) -> Duration {
         self.waits[1].max(self.waits[2])
     }
@@ -39,7 +41,7 @@ impl Row {
         self.cpu_s[1] * 1e6 / f64::from(self.connections[0].max(1))
     }
 
-    /// Returns the memory of each held connection of the attackers.
+    /// Returns the memory per held connection of the attackers.
     pub fn kb_per_connection(&self) -> Option<f64> {
         let more = self.memory[1].saturating_sub(self.memory[0]) as f64;
         (self.connections[0] > 0).then(|| more / f64::from(self.connections[0]) / 1000.0)

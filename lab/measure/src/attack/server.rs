@@ -1,4 +1,5 @@
-//! The attacked server: our own child, on loopback, with an access log, one event loop, and a port for each protocol.
+//! The attacked server, a child of this process on loopback, with an access log, one event loop, and a port for each
+//! protocol.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,11 +14,11 @@ use crate::conformance::run::{Running, last_lines, wait_for};
 
 const START: Duration = Duration::from_secs(20);
 
-/// Names and bytes: of the honest client, and of those who want more than they read.
+/// The names and sizes in bytes of the honest client's file and of the attackers' file.
 pub const SMALL: (&str, usize) = ("small.html", 1024);
 pub const LARGE: (&str, usize) = ("20m.bin", 20_000_000);
 
-/// The files, and the certificate; removed when dropped.
+/// The files and the certificate; they are removed when this is dropped.
 pub struct Site {
     folder: PathBuf,
     certificates: Certificates,
@@ -25,9 +26,9 @@ pub struct Site {
     application: u16,
 }
 
-/// The demands of an attack on the server's configuration.
+/// The requirements of an attack on the server's configuration.
 pub struct Behind<'a> {
-    /// An application is behind the server, and gets so many requests at once.
+    /// The maximum concurrent requests to the application behind the server; `None` without an application.
     pub places: Option<u32>,
     /// Weir's `limits.memory`.
     pub memory: Option<&'a Memory>,
@@ -42,7 +43,7 @@ impl Site {
             fs::write(folder.join("files").join(name), vec![b'x'; bytes]).map_err(failed)?;
         }
         let certificates = certificates::make(&folder, Path::new("openssl"))?;
-        // HAProxy has both in one file.
+        // HAProxy needs both in one file.
         let read = |file: &Path| fs::read_to_string(file).map_err(failed);
         let both = [read(&certificates.chain)?, read(&certificates.key)?].concat();
         fs::write(folder.join("both.pem"), both).map_err(failed)?;
@@ -53,7 +54,7 @@ impl Site {
         self.folder.join("access.log")
     }
 
-    /// Returns the folder in which Weir keeps the rate that it finds.
+    /// Returns the folder in which Weir stores the rate that it finds.
     fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
@@ -67,8 +68,8 @@ impl Drop for Site {
     }
 }
 
-/// The ports of a server: HTTP/1.1, HTTP/2 (the same port in Weir, which tells them apart; nginx 1.22 cannot), TLS, and
-/// with its number HTTP/3.
+/// The ports of a server: HTTP/1.1, HTTP/2 (in Weir the same port, because it detects the protocol; nginx 1.22 cannot),
+/// and TLS, whose number is also the port of HTTP/3.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
     pub http1: u16,
@@ -76,7 +77,7 @@ pub struct Ports {
     pub tls: u16,
 }
 
-/// A running server; ended when dropped.
+/// A running server; it is ended when dropped.
 pub struct Server {
     running: Running,
     ports: Ports,
@@ -97,13 +98,13 @@ impl Server {
         let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
         fs::write(&config, configuration(site, kind, ports, behind)).map_err(failed)?;
         fs::write(&log, "").map_err(failed)?;
-        // A rate that Weir found under the flood before would slow it under this one.
+        // A rate that Weir found under the previous flood would slow it under this one.
         let _ = fs::remove_dir_all(site.state());
         fs::create_dir(site.state()).map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
         let (has_http3, places) = (matches!(kind, Kind::Weir | Kind::Caddy), behind.places.unwrap_or(0));
         let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned(), places };
-        // It may listen at one port before another.
+        // The server may listen on one port before another.
         let listens = |server: &Server| {
             [server.http1(), server.http2(), server.tls()].iter().all(|address| TcpStream::connect(address).is_ok())
         };
@@ -117,7 +118,7 @@ impl Server {
         }
     }
 
-    /// Attacks go to sockets of our own child, on loopback, and to nothing else.
+    /// Checks that attacks go only to loopback sockets of this program's own child.
     fn check_own(&self) -> Result<(), String> {
         let read = |path: &str| fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
         let (tcp, udp) = (read("/proc/net/tcp")?, read("/proc/net/udp")?);
@@ -151,7 +152,7 @@ impl Server {
         loopback(self.ports.tls)
     }
 
-    /// Requests that the application gets at once.
+    /// The maximum concurrent requests to the application.
     pub fn places(&self) -> u32 {
         self.places
     }
@@ -168,7 +169,7 @@ impl Server {
         procfs::resident_bytes(self.running.id())
     }
 
-    /// The most that was resident so far.
+    /// The maximum resident memory so far.
     pub fn peak_bytes(&self) -> u64 {
         procfs::peak_bytes(self.running.id())
     }
@@ -190,7 +191,7 @@ fn loopback(port: u16) -> SocketAddr {
 const LISTENS: &str = "0A";
 const UNCONNECTED: &str = "07";
 
-/// The inodes of the sockets at 127.0.0.1 and this port, as /proc/net/tcp and /proc/net/udp have them.
+/// Returns the inodes of the sockets at 127.0.0.1 and this port in the text of /proc/net/tcp or /proc/net/udp.
 fn sockets<'a>(table: &'a str, port: u16, state: &str) -> Vec<&'a str> {
     let at = format!("{:08X}:{port:04X}", u32::from_ne_bytes(Ipv4Addr::LOCALHOST.octets()));
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -199,7 +200,7 @@ fn sockets<'a>(table: &'a str, port: u16, state: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// All held at once, so that they differ.
+/// Returns free ports, all held at the same time so that they differ.
 fn free_ports() -> Result<[u16; 3], String> {
     let failed = |e: std::io::Error| format!("no free port on loopback: {e}");
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed);
@@ -228,14 +229,15 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
         Kind::Caddy => {
             let mut command = Command::new("caddy");
             command.args(["run", "--adapter", "caddyfile", "--config"]).arg(config);
-            // Where it keeps its last configuration; one event loop, as the others.
+            // The folder in which Caddy stores its last configuration, and one event loop, as in the others.
             command.env("XDG_CONFIG_HOME", site.folder.join("caddy")).env("GOMAXPROCS", "1");
             command
         }
     }
 }
 
-/// An event loop, an access log (but HAProxy's, which needs another program), and room for every connection.
+/// The configuration with one event loop, an access log (except for HAProxy, which needs another program), and room for
+/// every connection.
 fn configuration(site: &Site, kind: Kind, ports: Ports, behind: &Behind<'_>) -> String {
     let (Ports { http1, http2, tls }, application) = (ports, format!("127.0.0.1:{}", site.application));
     let (folder, log) = (site.folder.display(), site.log());
@@ -277,7 +279,7 @@ fn configuration(site: &Site, kind: Kind, ports: Ports, behind: &Behind<'_>) -> 
     }
 }
 
-/// Before an application alone: it serves no files.
+/// The configuration of HAProxy, which needs an application because it serves no files.
 fn haproxy(site: &Site, Ports { http1, http2, tls }: Ports, application: &str, behind: &Behind<'_>) -> String {
     let (folder, places) = (site.folder.display(), behind.places.unwrap_or(0));
     format!(
@@ -288,7 +290,7 @@ fn haproxy(site: &Site, Ports { http1, http2, tls }: Ports, application: &str, b
     )
 }
 
-/// The upstream, and what of a server is passed on to it.
+/// The upstream, and the part of nginx's server block that passes requests to it.
 fn nginx_behind(application: &str, places: u32) -> [String; 2] {
     [
         format!(
@@ -315,7 +317,7 @@ mod tests {
         assert_eq!(sockets(&row(&loopback, "0A"), 8080, LISTENS), ["4711"]);
         assert!(found(&loopback, "0A", 8080) && !found("00000000", "0A", 8080));
         assert!(!found(&loopback, "01", 8080) && !found(&loopback, "0A", 8081));
-        // Every socket of the port is told, whoever holds it.
+        // Every socket of the port is listed, whichever process holds it.
         let two = row(&loopback, UNCONNECTED).repeat(2);
         assert_eq!(sockets(&two, 8080, UNCONNECTED), ["4711", "4711"]);
     }

@@ -26,12 +26,12 @@ pub fn run(bench: &Bench, url: &str, connections: u32, streams: u32, seconds: u3
     }
 }
 
-/// The protocol that it and the server chose: h2load offers HTTP/1.1 too, and would measure that.
+/// The protocol that h2load and the server chose. h2load also offers HTTP/1.1, and would measure that.
 fn protocol(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("Application protocol: "))
 }
 
-/// Responses under way when the time is over are no failures.
+/// Parses the output. Responses in flight at the end of the time are not failures.
 fn parse(text: &str, seconds: f64, cpu_s: f64) -> Option<Load> {
     let line = |begin: &str| text.lines().find_map(|line| line.strip_prefix(begin));
     let number = |part: &str| part.split_whitespace().next()?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! What an idle connection costs in memory: many connections that made one request each and then keep still.
+//! Measures the memory of an idle connection: many connections make one request each and then stay open.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -14,20 +14,21 @@ use super::server::{Bench, Instance, Kind, get};
 
 pub const CONNECTIONS: u32 = 10_000;
 
-/// So many connections start from each local address: Weir takes a quarter of its connections from one client.
+/// The number of connections from each local address, because Weir accepts a quarter of its connections from one
+/// client.
 const CONNECTIONS_PER_ADDRESS: u32 = CONNECTIONS / 5;
 
-/// The time that a server may take to free what a request needed and a resting connection does not.
+/// The time that a server may take to free memory that a request needed and an idle connection does not.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// A request must be answered in this time, or the row is void.
+/// The time limit of an answer, beyond which the row is void.
 const ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize)]
 pub struct Idle {
     pub server: &'static str,
     pub connections: u32,
-    /// Resident memory of the server's processes after its first request, and with all connections open.
+    /// The resident memory of the server's processes after its first request, and with all connections open.
     pub resident_bytes_without: u64,
     pub resident_bytes_with: u64,
     pub void: Option<String>,
@@ -40,7 +41,8 @@ impl Idle {
     }
 }
 
-/// Each server fresh: one that has been under load keeps memory that idle connections would then seem not to need.
+/// Measures each server freshly started, because one that has been under load keeps memory, which idle connections
+/// would then seem not to need.
 pub fn run(bench: &Bench, kinds: &[Kind]) -> Result<Vec<Idle>, String> {
     kinds.iter().map(|&kind| weigh(bench, kind)).collect()
 }
@@ -64,14 +66,14 @@ fn weigh(bench: &Bench, kind: Kind) -> Result<Idle, String> {
     Ok(Idle { server, connections: CONNECTIONS, resident_bytes_without, resident_bytes_with, void })
 }
 
-/// Connection number `at`, after one request.
+/// Opens connection number `at` and performs one request.
 fn open(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     let mut stream = connect(server, at)?;
     get(&mut stream, KB)?;
     Ok(stream)
 }
 
-/// Connection number `at`.
+/// Opens connection number `at`.
 pub fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + at / CONNECTIONS_PER_ADDRESS);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -82,7 +84,8 @@ pub fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Nothing to read yet means open; an end or an error means the server gave it up.
+/// Returns true if the connection is open: there is nothing to read yet. An end or an error means that the server has
+/// closed it.
 pub fn is_open(stream: &TcpStream) -> bool {
     let _ = stream.set_nonblocking(true);
     matches!(stream.peek(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)

@@ -1,4 +1,5 @@
-//! The machine: which cores do what, how many descriptors there are, and the manifest that says where this was measured.
+//! The machine: the use of its cores, its limit of descriptors, and the manifest that records where a measurement was
+//! made.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use super::network;
 use super::server::{Bench, Kind, Programs};
 
-/// Lists of cores as taskset takes them.
+/// Lists of cores in the syntax of taskset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cores {
     pub server: String,
@@ -22,7 +23,8 @@ pub struct Cores {
     pub are_apart: bool,
 }
 
-/// The first cores for the server, one for each worker; the others for wrk, or all where none would be left.
+/// Assigns the first cores to the server, one for each worker, and the others to wrk, or all cores if none would be
+/// left.
 pub fn cores(workers: u32) -> Cores {
     split(workers, thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)))
 }
@@ -37,7 +39,7 @@ fn split(workers: u32, total: u32) -> Cores {
     }
 }
 
-/// As many as the hard limit allows, for this process and the servers it starts; gives the limit.
+/// Raises the limit of descriptors of this process and its servers as far as the hard limit allows. Returns the limit.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -64,18 +66,18 @@ pub fn commands(kinds: &[Kind], bench: &Bench) -> BTreeMap<String, String> {
 /// The place, time and tools of a measurement.
 #[derive(Debug, Serialize)]
 pub struct Manifest {
-    /// Commit of this project, with `-dirty` when the tree had changes.
+    /// The commit of this project, with `-dirty` if the tree had changes.
     pub commit: String,
     pub date: String,
     pub kernel: String,
-    /// Congestion control of all connections.
+    /// The congestion control of all connections.
     pub congestion: String,
     pub cpu: String,
     pub cores: Cores,
     pub workers: u32,
     pub rounds: u32,
     pub seconds: u32,
-    /// First line of what each program says of its version.
+    /// The first line of each program's version output.
     pub versions: BTreeMap<String, String>,
     pub servers: BTreeMap<String, String>,
 }
@@ -134,7 +136,7 @@ fn cpu_model() -> String {
     model.trim_start_matches([' ', '\t', ':']).to_owned()
 }
 
-/// The first line a program prints, wherever it prints it; empty if it prints nothing or cannot be run.
+/// Returns the first line that a program prints to either output; empty if it prints nothing or cannot be run.
 fn first_line(program: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(program).args(arguments).stdin(Stdio::null()).output() else { return String::new() };
     let text = [output.stdout, output.stderr].concat();

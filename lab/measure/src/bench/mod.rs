@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: Weir beside other servers on loopback, so that "no slower than nginx" is a number.
+//! `cargo xtask bench`: compares Weir with other servers on loopback, so that "no slower than nginx" is a number.
 //!
-//! Two programs measured one after the other are measured on two different machines: caches, clocks and neighbours
-//! change. So the servers take turns, round by round, on the same files and the same core, with the load generator on
-//! another, and what counts is the median of the ratios within a round. Requests per second is half the answer, since
-//! one core of load generator often saturates first: CPU per request, from /proc, is the other half.
+//! Two programs measured one after the other are measured on two different machines, because caches, clocks and
+//! neighbours change. The servers therefore take turns, round by round, on the same files and the same core, with the
+//! load generator on another, and the result is the median of the ratios within a round. Requests per second show only
+//! half of the result, because one core of load generator is often the bottleneck. CPU per request, from /proc, is the
+//! other half.
 
 mod h2load;
 pub mod idle;
@@ -89,7 +90,7 @@ impl Args {
         self.tls || self.h2 || self.h3
     }
 
-    /// Two servers, both of the protocols that are asked for.
+    /// Returns the two servers, which must both support the requested protocols.
     fn checked_pair(&self) -> Result<(Kind, Kind), String> {
         let &[base, other] = &self.pair[..] else {
             let names: Vec<&str> = self.pair.iter().map(|kind| kind.name()).collect();
@@ -161,7 +162,7 @@ fn show(args: &Args, report: &Report) -> Result<(), String> {
     }
 }
 
-/// The rows asked for, each with its servers.
+/// Returns the requested rows, each with its servers.
 fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, Vec<Kind>)> {
     if args.proxy {
         let rows = plan::passed_on_rows().into_iter().filter(|row| args.wants(&row.name()));
@@ -180,7 +181,8 @@ fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, V
     rows.into_iter().map(|row| (row.clone(), kinds(&row))).collect()
 }
 
-/// Built in release, except this one, which is built to compile fast and has no part in what is measured.
+/// Builds the programs in release mode, except this one, which is built to compile fast and does not affect the
+/// results.
 fn programs(root: &Path, args: &Args, kinds: &[Kind], generators: &[&str]) -> Result<Programs, String> {
     Ok(Programs {
         weir: program(root, &args.weir, "weir", kinds.iter().any(|kind| kind.is_weir()))?,
@@ -188,7 +190,7 @@ fn programs(root: &Path, args: &Args, kinds: &[Kind], generators: &[&str]) -> Re
     })
 }
 
-/// Programs that make the load of these rows.
+/// Returns the programs that generate the load of these rows.
 fn generators(contests: &[(Row, Vec<Kind>)]) -> Vec<&'static str> {
     let mut names: Vec<&str> = contests.iter().map(|(row, _)| row.generator()).collect();
     names.sort_unstable();
@@ -202,7 +204,8 @@ fn keep(folder: &Path, summary: &str, json: &str) -> io::Result<()> {
     fs::write(folder.join("bench.json"), format!("{json}\n"))
 }
 
-/// The servers that stand beside the pair in some rows: ours in its other settings, and others if this machine has them.
+/// Returns the servers that some rows include in addition to the pair: Weir with other settings, and other servers if
+/// this machine has them.
 fn peers() -> Vec<Kind> {
     let installed = installed(&[Kind::H2o, Kind::Lighttpd]);
     [Kind::WeirFair].into_iter().chain(installed).collect()
@@ -217,7 +220,7 @@ fn installed(kinds: &[Kind]) -> Vec<Kind> {
     installed
 }
 
-/// The program given, or else the workspace's, built in release if a row needs it.
+/// Returns the given program, or else the workspace's, built in release mode if a row needs it.
 fn program(root: &Path, given: &Option<PathBuf>, package: &str, is_needed: bool) -> Result<PathBuf, String> {
     match given {
         Some(program) => Ok(program.clone()),
@@ -239,13 +242,13 @@ fn run_contests(args: &Args, bench: &Bench, contests: &[(Row, Vec<Kind>)]) -> Re
     Ok(outcomes)
 }
 
-/// Measures a row: starts its servers side by side, then lets them take turns.
+/// Measures a row: starts all its servers, then lets them take turns.
 fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &AtomicBool) -> Result<Contest, String> {
     let instances =
         kinds.iter().map(|&kind| Instance::start(bench, kind, &[row.file])).collect::<Result<Vec<_>, _>>()?;
     let mut sides: Vec<Side> = kinds.iter().map(|kind| Side::new(kind.name())).collect();
     for round in 0..args.rounds() as usize {
-        // Each round begins with another, so that no server always follows the same one.
+        // Each round begins with another server, so that none always follows the same one.
         for turn in 0..kinds.len() {
             let at = (round + turn) % kinds.len();
             let measured = measure(bench, &instances[at], row, args.seconds())?;
@@ -267,7 +270,7 @@ fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Resul
         Over::Http3 { streams, per_s } => weirlab::run(bench, &instance.site(), row.file, [streams, per_s, seconds])?,
     };
     let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
-    // What the upstream took is no neighbour's.
+    // The upstream's CPU time does not count as another program's.
     let machine_cpu_s = procfs::machine_cpu_seconds() - before.1 - (bench.upstream_cpu_seconds() - before.2);
     Ok(Round::new(row, bench.cores.wrk_threads, server_cpu_s, machine_cpu_s, load))
 }

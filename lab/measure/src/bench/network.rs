@@ -1,5 +1,5 @@
-//! The congestion control of the run. BBR holds segments back by timers, also on loopback, where it costs more than
-//! everything a server does and idles both sides; which one a machine has by default decides who is faster.
+//! The congestion control of the run. BBR paces segments with timers, even on loopback, where the timers cost more than
+//! all work of a server and leave both sides idle. A machine's default can therefore decide which server is faster.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,8 @@ pub fn congestion() -> String {
     fs::read_to_string(CHOSEN).unwrap_or_default().trim().to_owned()
 }
 
-/// Runs this program again, with the same arguments but this one, in a network namespace that uses this congestion control.
+/// Runs this program again, with the same arguments except this one, in a network namespace that uses this congestion
+/// control.
 pub fn run_under(congestion: &str) -> Result<(), String> {
     let script = format!("ip link set lo up && echo \"$0\" > {CHOSEN} && exec \"$@\"");
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;

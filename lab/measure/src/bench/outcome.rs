@@ -1,4 +1,4 @@
-//! What came out: rounds, their medians, and ratios that are only ever taken within a round.
+//! The results: rounds, their medians, and ratios, which are computed only within a round.
 
 use serde::Serialize;
 
@@ -7,13 +7,15 @@ use super::machine::Manifest;
 use super::plan::Row;
 use super::wrk::Load;
 
-/// Above this share of its cores wrk, not the server, sets the pace; then only CPU per request compares servers.
+/// The share of its cores above which wrk and not the server is the bottleneck. Only CPU per request then compares
+/// servers.
 const GENERATOR_BOUND: f64 = 0.95;
 
-/// Above this share of one core somebody else was at work. A row is void when more than half of its rounds were disturbed.
+/// The share of one core above which another program disturbed a round. A row is void if more than half of its rounds
+/// were disturbed.
 const DISTURBED: f64 = 0.1;
 
-/// From this size on few responses finish in a round, so bytes are counted and divided by the size.
+/// The size from which bytes are counted and divided by the size, because few responses finish in a round.
 const COUNT_BYTES_FROM: u64 = 1 << 20;
 
 #[derive(Debug, Serialize)]
@@ -23,7 +25,7 @@ pub struct Report {
     pub idle: Vec<Idle>,
 }
 
-/// A row and every server that took part; ratios are to the first.
+/// A row and all its servers; ratios are relative to the first.
 #[derive(Debug, Serialize)]
 pub struct Contest {
     pub row: Row,
@@ -34,13 +36,13 @@ pub struct Contest {
 pub struct Side {
     pub server: &'static str,
     pub rounds: Vec<Round>,
-    /// This side / first side in the same round.
+    /// The value of this server divided by the first server's in the same round.
     pub throughput_ratio: Option<Ratio>,
     pub cpu_ratio: Option<Ratio>,
 }
 
-/// A median over rounds and the interval that holds the true one, whatever the distribution, with 95 % confidence; with fewer
-/// than six rounds there is none, and it is the least and the greatest.
+/// A median over rounds, and an interval that contains the true median with 95 % confidence, whatever the distribution.
+/// With fewer than six rounds there is no such interval, and the minimum and maximum stand instead.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
     pub median: f64,
@@ -53,16 +55,16 @@ pub struct Round {
     pub requests_per_s: f64,
     pub bytes_per_s: f64,
     pub cpu_us_per_request: f64,
-    /// Share of one core, and of wrk's cores.
+    /// The share of one core, and of wrk's cores.
     pub server_cpu: f64,
     pub wrk_cpu: f64,
-    /// The share of one core that all other programs of the machine, and its host, took meanwhile.
+    /// The share of one core that all other programs on the machine and its host took during the round.
     pub others_cpu: f64,
     pub void: Option<String>,
 }
 
 impl Round {
-    /// `machine_cpu_s` is what all programs used together.
+    /// Creates a round. `machine_cpu_s` is the CPU time of all programs together.
     pub fn new(row: &Row, wrk_threads: u32, server_cpu_s: f64, machine_cpu_s: f64, load: Load) -> Round {
         let size = row.file.size_bytes;
         let requests = if size >= COUNT_BYTES_FROM { load.bytes as f64 / size as f64 } else { load.requests as f64 };
@@ -78,7 +80,7 @@ impl Round {
     }
 }
 
-/// A failed request is cheap and quick: a round with one proves nothing.
+/// Returns the reason why a round is void. A failed request is cheap and fast, so a round with one proves nothing.
 fn void(load: &Load) -> Option<String> {
     match load {
         Load { requests: 0, bytes: 0, .. } => Some("nothing was answered".into()),
@@ -123,7 +125,7 @@ impl Contest {
         Contest { row, sides }
     }
 
-    /// The remark that a reader must know before comparing: void, or another limit set the pace.
+    /// A remark needed for a comparison: the row is void, or something other than the server was the bottleneck.
     pub fn note(&self) -> String {
         let void: Vec<String> = self.sides.iter().filter_map(Side::void).collect();
         if !void.is_empty() {
@@ -138,7 +140,8 @@ impl Contest {
         (!names.is_empty()).then(|| format!("generator-bound ({}): compare CPU per request", names.join(", ")))
     }
 
-    /// The ratios stay readable, since servers that take turns are disturbed alike, but are not to be quoted.
+    /// Returns a remark if the row was disturbed. Its ratios are still readable, because servers that take turns are
+    /// disturbed alike, but must not be quoted.
     fn disturbed(&self) -> Option<String> {
         let rounds = self.sides.iter().map(|side| side.rounds.len()).min().unwrap_or(0);
         let is_disturbed = |at: &usize| self.sides.iter().any(|side| side.rounds[*at].others_cpu > DISTURBED);
@@ -162,7 +165,7 @@ impl Contest {
     }
 }
 
-/// Returns the ratio of this to the base in the same round.
+/// Returns the ratio of this server to the base in the same round.
 fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     let mut ratios: Vec<f64> = rounds.iter().zip(base).map(|(round, base)| of(round) / of(base)).collect();
     ratios.sort_by(f64::total_cmp);
@@ -171,8 +174,8 @@ fn ratio<R>(rounds: &[R], base: &[R], of: impl Fn(&R) -> f64) -> Ratio {
     Ratio { low: end(outside), high: end(ratios.len().wrapping_sub(outside + 1)), median: median(ratios) }
 }
 
-/// The number of `n` values in order below a 95 % interval of the median, and as many above: the median is beyond the k-th
-/// from either end with twice the chance of fewer than k heads in n tosses.
+/// Returns how many of `n` sorted values lie below a 95 % interval of the median; as many lie above. The probability
+/// that the median lies outside the k-th values from both ends is twice that of fewer than k heads in n tosses.
 fn values_outside(n: usize) -> usize {
     let (mut chance, mut beyond) = (0.5f64.powi(n as i32), 0.0);
     for k in 0..n {
@@ -257,7 +260,7 @@ mod tests {
         assert_eq!(contest.note(), "VOID (noisy machine: 1 of 1 rounds, others took up to 100 % of a core)");
     }
 
-    /// The usual table of the sign test.
+    /// The values of the usual table of the sign test.
     #[test]
     fn intervals_of_the_median() {
         let outside = [1, 5, 6, 8, 9, 11, 12, 15, 17, 20, 25].map(values_outside);

@@ -1,4 +1,4 @@
-//! What is measured: the rows of the tables, and which servers take part in each.
+//! The plan of the measurements: the rows of the tables, and the servers in each.
 
 use serde::Serialize;
 
@@ -22,23 +22,23 @@ const CONNECTIONS: [u32; 2] = [64, 1000];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
     pub file: Sample,
-    /// Many requests on a connection, or a new connection for each.
+    /// True for many requests on a connection, false for a new connection for each.
     pub is_keep_alive: bool,
     pub connections: u32,
     pub over: Over,
 }
 
-/// The protocol, and how it is asked.
+/// The protocol and the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Over {
-    /// A request at a time on each connection, the next as soon as it is answered.
+    /// One request at a time on each connection, the next immediately after the answer.
     Http1,
-    /// The same, of a server that passes it on.
+    /// The same load on a server that passes the requests on.
     PassedOn,
     /// HTTP/2 with this many streams at a time.
     Http2 { streams: u32 },
-    /// HTTP/3 with this many requests a second, however fast they are answered, up to so many at a time.
+    /// HTTP/3 at `per_s` requests per second, however fast they are answered, up to `streams` at a time.
     Http3 { streams: u32, per_s: u32 },
 }
 
@@ -54,7 +54,7 @@ impl Row {
         }
     }
 
-    /// The program that makes its load.
+    /// The program that generates the load.
     pub fn generator(&self) -> &'static str {
         match self.over {
             Over::Http1 | Over::PassedOn => "wrk",
@@ -72,7 +72,7 @@ impl Row {
     }
 }
 
-/// Under TLS: HTTP/1.1, a handshake for each request, and HTTP/2 with few connections of many streams.
+/// The rows under TLS: HTTP/1.1, a handshake for each request, and HTTP/2 with few connections of many streams.
 pub fn secure_rows(with_tls: bool, with_h2: bool) -> Vec<Row> {
     let [connections, _] = CONNECTIONS;
     let mut rows = Vec::new();
@@ -88,20 +88,20 @@ pub fn secure_rows(with_tls: bool, with_h2: bool) -> Vec<Row> {
     rows
 }
 
-/// Through a server that passes requests on.
+/// The rows of servers that pass requests on.
 pub fn passed_on_rows() -> Vec<Row> {
     let [connections, _] = CONNECTIONS;
     [KB, KB_100].map(|file| Row { over: Over::PassedOn, ..Row::over_http1(file, true, connections) }).into()
 }
 
-/// HTTP/3 at rates that leave every server idle time: what compares is CPU per request.
+/// The rows of HTTP/3, at rates that leave every server idle time, so that CPU per request is compared.
 pub fn http3_rows() -> Vec<Row> {
     let over_h3 =
         |file, streams, per_s| Row { file, is_keep_alive: true, connections: 1, over: Over::Http3 { streams, per_s } };
     vec![over_h3(KB, 100, 1500), over_h3(KB_100, 10, 300), over_h3(MB_10, 1, 5)]
 }
 
-/// Returns the servers of the pair and its peers that speak HTTP/3, ours behind the others.
+/// Returns the servers of the pair and its peers that support HTTP/3, with Weir last.
 pub fn with_http3(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| kind.has_http3());
@@ -109,7 +109,7 @@ pub fn with_http3(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     kinds
 }
 
-/// All rows that `wants` likes by name, each with its servers, the base of the ratios first.
+/// Returns all rows whose name `wants` accepts, each with its servers, the base of the ratios first.
 pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
     let mut contests = Vec::new();
     for file in SAMPLES {
@@ -125,13 +125,13 @@ pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) ->
     contests
 }
 
-/// The pair, and those of `peers` that are not in it.
+/// Returns the pair, and the servers of `peers` that are not in it.
 pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let more = peers.iter().copied().filter(|kind| ![base, other].contains(kind));
     [base, other].into_iter().chain(more).collect()
 }
 
-/// Returns the servers whose idle connections are measured: those that differ in them.
+/// Returns the servers whose idle connections are measured, leaving out those with the same idle connections.
 pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     let mut kinds = beside(base, other, peers);
     kinds.retain(|kind| *kind != Kind::WeirFair);

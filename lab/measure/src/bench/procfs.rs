@@ -1,11 +1,12 @@
-//! What the kernel says a server used, from /proc, over its whole tree of processes.
+//! The resources that a server used, from /proc, over its whole tree of processes.
 //!
-//! CPU of a server is what the scheduler counted in nanoseconds (`schedstat`); where the kernel does not tell, utime + stime in
-//! ticks of 1/100 s, and then a measurement of 1 s on a busy core is good to 1 %. Time stolen by the host is not in it.
+//! The CPU time of a server is counted by the scheduler in nanoseconds (`schedstat`). If the kernel does not provide
+//! that, it is utime + stime in ticks of 1/100 s, and a measurement of 1 s on a busy core is then accurate to 1 %. Time
+//! stolen by the host is not included.
 
 use std::fs;
 
-/// User and system CPU seconds of a process, its threads and its living descendants.
+/// The user and system CPU seconds of a process, its threads and its living descendants.
 pub fn cpu_seconds(pid: u32) -> f64 {
     tree(pid).iter().filter_map(|&pid| scheduled_seconds(pid).or_else(|| counted_seconds(pid))).sum()
 }
@@ -14,7 +15,7 @@ fn counted_seconds(pid: u32) -> Option<f64> {
     Some(stat(pid)?.cpu_ticks as f64 / ticks_per_second())
 }
 
-/// Returns the seconds of all living threads; a server's live as long as it does.
+/// Returns the CPU seconds of all living threads. The threads of a server live as long as the server.
 fn scheduled_seconds(pid: u32) -> Option<f64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let nanos = |thread: fs::DirEntry| {
@@ -25,25 +26,26 @@ fn scheduled_seconds(pid: u32) -> Option<f64> {
     Some(nanos as f64 / 1e9)
 }
 
-/// CPU seconds of the children this process has waited for.
+/// The CPU seconds of the children for which this process has waited.
 pub fn reaped_children_cpu_seconds() -> f64 {
     stat(std::process::id()).map_or(0.0, |stat| stat.reaped_ticks as f64 / ticks_per_second())
 }
 
-/// CPU seconds of all processes of the machine since it started, and those its host gave to others.
+/// The CPU seconds of all processes of the machine since it started, and the seconds that its host gave to others.
 pub fn machine_cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     machine_ticks(&text).unwrap_or(0) as f64 / ticks_per_second()
 }
 
-/// user, nice, system and steal of the line `cpu` (proc(5)); not interrupts, which serve whoever is measured.
+/// Sums user, nice, system and steal in the line `cpu` (proc(5)). Interrupts are left out, because they serve the
+/// measured programs.
 fn machine_ticks(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
     Some(fields.get(..3)?.iter().sum::<u64>() + fields.get(7)?)
 }
 
-/// Resident bytes of a process and its living descendants.
+/// The resident bytes of a process and its living descendants.
 pub fn resident_bytes(pid: u32) -> u64 {
     let kib = |pid: u32| {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
@@ -55,7 +57,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
     tree(pid).iter().filter_map(|&pid| kib(pid)).sum::<u64>() * 1024
 }
 
-/// The most bytes of a process that were resident so far: of several processes the sum of each one's most.
+/// The maximum resident bytes of a process so far; for several processes, the sum of their maximums.
 pub fn peak_bytes(pid: u32) -> u64 {
     let kib = |pid: u32| field_kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM:");
     tree(pid).iter().filter_map(|&pid| kib(pid)).sum::<u64>() * 1024
@@ -71,7 +73,8 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Fields as proc(5) numbers them: 4 ppid, 14 utime, 15 stime, 16 cutime, 17 cstime; the name, field 2, may hold anything.
+/// Parses the fields, numbered as in proc(5): 4 ppid, 14 utime, 15 stime, 16 cutime, 17 cstime. The name, field 2, may
+/// contain anything.
 fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
@@ -82,7 +85,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The process and all its living descendants.
+/// Returns the process and all its living descendants.
 fn tree(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -134,13 +137,13 @@ mod tests {
         assert!(found.contains(&child.id()) && found.contains(&std::process::id()), "{found:?}");
     }
 
-    /// They count the same time, ticks less finely.
+    /// Both count the same time, but ticks are coarser.
     #[test]
     fn scheduler_and_ticks_agree() {
         let pid = std::process::id();
         let spun = (0..300_000_000u64).fold(1u64, |sum, at| std::hint::black_box(sum.rotate_left(3) ^ at));
         let counted = counted_seconds(pid).unwrap();
-        // None on a kernel that does not tell.
+        // `None` on a kernel without schedstat.
         let scheduled = scheduled_seconds(pid).unwrap_or(counted);
         assert!((scheduled - counted).abs() < 0.5 * counted.max(scheduled), "{scheduled} {counted} {spun}");
     }

@@ -1,18 +1,19 @@
-//! `--proxy`: the same requests passed on. One nginx with the files is the upstream of all, on the generator's cores.
+//! `--proxy`: the same requests through servers that pass them on. One nginx with the files is the upstream of all, on
+//! the generator's cores.
 
 use super::server::Kind;
 
-/// Connections to the upstream that stay open.
+/// The number of idle connections kept open to the upstream.
 const KEPT: u32 = 128;
 
-/// The servers that pass requests on, apart from the pair.
+/// The servers that pass requests on, in addition to the pair.
 pub const PEERS: [Kind; 2] = [Kind::Haproxy, Kind::Caddy];
 
 pub fn can_pass_on(kind: Kind) -> bool {
     matches!(kind, Kind::Nginx | Kind::Haproxy | Kind::Caddy | Kind::Weir | Kind::WeirFair)
 }
 
-/// The configuration of a server that passes requests on to this port.
+/// The configuration of a server that passes requests from this port to the upstream's.
 pub fn configuration(kind: Kind, port: u16, upstream: u16, workers: u32, folder: &str) -> Option<String> {
     match kind {
         Kind::Nginx => Some(format!(

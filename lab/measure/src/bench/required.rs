@@ -1,4 +1,4 @@
-//! The bounds that Weir as it comes is held to on loopback: never slower than the server it replaces.
+//! The bounds on loopback that Weir with its defaults must meet: never slower than the server that it replaces.
 
 use super::outcome::{Contest, Ratio, Side};
 use super::plan::{KB, KB_100, MB_10, Over};
@@ -6,33 +6,33 @@ use super::server::Kind;
 
 /// Servers that Weir may replace.
 const REPLACED: [Kind; 3] = [Kind::Nginx, Kind::H2o, Kind::Lighttpd];
-/// The same before programs.
+/// Proxies that Weir may replace.
 const REPLACED_PROXIES: [Kind; 3] = [Kind::Nginx, Kind::Haproxy, Kind::Caddy];
-/// CPU per request with small files, to the best of them.
+/// The maximum CPU per request with small files, relative to the best of these servers.
 const SMALL_CPU_MAX: f64 = 0.8;
 const CONNECTIONS: u32 = 64;
 
-/// A bound and what was measured.
+/// A bound and the measured value.
 pub struct Required {
     pub row: String,
     pub text: &'static str,
     pub base: &'static str,
     pub bound: f64,
     is_upper: bool,
-    /// `None` if the servers did not answer as they should.
+    /// The measured ratio; `None` if the servers did not answer correctly.
     pub ratio: Option<Ratio>,
     is_void: bool,
 }
 
 impl Required {
-    /// Open: the interval of the median holds the bound.
+    /// Returns the verdict; "open" if the bound lies within the interval of the median.
     pub fn verdict(&self) -> &'static str {
         self.ratio.map_or("VOID", |ratio| verdict(ratio, self.bound, self.is_upper, self.is_void))
     }
 }
 
 fn verdict(ratio: Ratio, bound: f64, is_upper: bool, is_void: bool) -> &'static str {
-    // Mirrored, an upper bound is a lower one.
+    // With the sign changed, an upper bound becomes a lower one.
     let sign = if is_upper { -1.0 } else { 1.0 };
     let (low, high) = if is_upper { (-ratio.high, -ratio.low) } else { (ratio.low, ratio.high) };
     let verdicts = match (low >= sign * bound, high >= sign * bound) {

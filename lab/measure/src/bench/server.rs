@@ -1,4 +1,4 @@
-//! Starting the servers, each as its makers would tune it for this test, with logs off, pinned to the same cores.
+//! Starts the servers, each tuned for this test as its authors would, with logs off, pinned to the same cores.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use super::wrk;
 use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
 
-/// The time that a server may take to answer its first request, and to end when asked to.
+/// The time that a server may take to answer its first request, and to end after a signal.
 const START: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
@@ -32,7 +32,7 @@ pub enum Kind {
     Caddy,
     /// Weir without options.
     Weir,
-    /// In the order of arrival: nothing to order.
+    /// Weir with the order of arrival, and so nothing to order.
     WeirFair,
 }
 
@@ -49,7 +49,8 @@ impl Kind {
         }
     }
 
-    /// The protocols that it serves files by here: HAProxy has none, Caddy has no site in cleartext; lighttpd none under TLS.
+    /// Returns true if the server serves files here, over TLS or not. HAProxy never does, Caddy has no cleartext site
+    /// here, and lighttpd none under TLS.
     pub fn can_serve(self, is_secure: bool) -> bool {
         match self {
             Kind::Caddy => is_secure,
@@ -59,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Caddy since 2.6; nginx since 1.25 and not in Debian 12.
+    /// Returns true for servers with HTTP/3: Caddy since 2.6. nginx has it since 1.25, which Debian 12 lacks.
     pub fn has_http3(self) -> bool {
         matches!(self, Kind::Caddy | Kind::Weir | Kind::WeirFair)
     }
@@ -69,7 +70,7 @@ impl Kind {
     }
 }
 
-/// Ours.
+/// The programs of this project.
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub weir: PathBuf,
@@ -77,21 +78,21 @@ pub struct Programs {
     pub weirlab: PathBuf,
 }
 
-/// The things that all measurements share: the files, the cores, the programs. The folder is removed at the end.
+/// The resources that all measurements share: the files, the cores, the programs. The folder is removed at the end.
 pub struct Bench {
     pub workers: u32,
     pub cores: Cores,
     pub programs: Programs,
     folder: PathBuf,
-    /// The certificates, if all speak TLS.
+    /// The certificates, if all servers use TLS.
     certificates: Option<Certificates>,
-    /// All pass requests on to it, if they do not serve the files.
+    /// The upstream of all servers, if they do not serve the files themselves.
     upstream: Option<Instance>,
 }
 
 impl Bench {
     pub fn new(workers: u32, cores: Cores, programs: Programs, is_secure: bool) -> Result<Bench, String> {
-        // A process may have several at once.
+        // A process may have several at the same time.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("weir-bench-{}-{number}", std::process::id()));
@@ -103,13 +104,13 @@ impl Bench {
         Ok(bench)
     }
 
-    /// From now on what is started passes requests on, to an nginx on the generator's cores.
+    /// Makes the servers started from now on pass requests to an nginx on the generator's cores.
     pub fn behind(mut self) -> Result<Bench, String> {
         self.upstream = Some(Instance::start_on(&self, Kind::Nginx, &SAMPLES, &self.cores.wrk)?);
         Ok(self)
     }
 
-    /// Returns the seconds of the upstream, if there is one.
+    /// Returns the CPU seconds of the upstream, if there is one.
     pub fn upstream_cpu_seconds(&self) -> f64 {
         self.upstream.as_ref().map_or(0.0, |upstream| procfs::cpu_seconds(upstream.pid()))
     }
@@ -120,7 +121,7 @@ impl Bench {
             let size = usize::try_from(sample.size_bytes).map_err(io::Error::other)?;
             let text: Vec<u8> = (0..size).map(|at| b'a' + (at % 26) as u8).collect();
             fs::write(self.files().join(sample.name), &text)?;
-            // As `weirlab load` asks for it.
+            // The name that `weirlab load` requests.
             fs::write(self.files().join(format!("{size}.bin")), text)?;
         }
         fs::write(self.script(), wrk::SCRIPT)
@@ -138,7 +139,8 @@ impl Bench {
         self.folder.join("files")
     }
 
-    /// The server's command line, without the pinning; its configuration file, if it has one, is `configuration`'s.
+    /// The server's command line, without the pinning. Its configuration file, if any, has the content of
+    /// `configuration`.
     pub fn command(&self, kind: Kind, port: u16) -> Vec<String> {
         let config = self.config_path(kind, port).display().to_string();
         let prefix = format!("{}/", self.folder.display());
@@ -149,20 +151,20 @@ impl Bench {
             Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
             Kind::Haproxy => own(&["haproxy", "-db", "-f", &config]),
             Kind::Caddy => {
-                // Where it keeps its last configuration.
+                // The folder in which Caddy stores its last configuration.
                 let state = format!("XDG_CONFIG_HOME={}", self.state_of_caddy());
                 own(&["env", &state, "caddy", "run", "--adapter", "caddyfile", "--config", &config])
             }
             Kind::Weir | Kind::WeirFair => {
                 let (weir, files) = (self.programs.weir.display().to_string(), self.files().display().to_string());
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
-                // One worker per core it is pinned to is the default.
+                // The default is one worker per core that the server is pinned to.
                 let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
                 let upstream = self.upstream.as_ref().map(|upstream| upstream.address().to_string());
                 let what = upstream.as_ref().map_or(["serve", &files], |upstream| ["proxy", upstream]);
                 let order = if kind == Kind::WeirFair { vec!["--policy", "fair"] } else { vec![] };
                 let [cert, key] = self.identity().unwrap_or_default();
-                // All connections are of one client here.
+                // All connections come from one client here.
                 let own_flags = ["--client-connections", "0", "--cert", &cert, "--key", &key];
                 let tls = if cert.is_empty() { vec![] } else { own_flags.to_vec() };
                 own(&[vec![&weir, what[0], what[1], "--listen", &listen], workers, order, tls].concat())
@@ -170,7 +172,7 @@ impl Bench {
         }
     }
 
-    /// Files with the certificates and the key, where TLS is spoken.
+    /// The files of the certificates and the key, if TLS is used.
     fn identity(&self) -> Option<[String; 2]> {
         let Certificates { chain, key, .. } = self.certificates.as_ref()?;
         Some([chain, key].map(|path| path.display().to_string()))
@@ -184,7 +186,7 @@ impl Bench {
         self.folder.join(format!("{}-{port}.conf", kind.name()))
     }
 
-    /// Returns the configuration of a server of the files, or of one that passes requests on.
+    /// Returns the configuration of a server that serves the files or passes requests on.
     pub fn configuration(&self, kind: Kind, port: u16) -> Option<String> {
         match &self.upstream {
             Some(upstream) => {
@@ -194,7 +196,8 @@ impl Bench {
         }
     }
 
-    /// Room for 10,000 connections, no limit on requests per connection, open files kept, nothing logged.
+    /// The configuration with room for 10,000 connections, no limit on requests per connection, open files cached, and
+    /// no logs.
     fn of_files(&self, kind: Kind, port: u16) -> Option<String> {
         let (workers, folder, files) = (self.workers, self.folder.display(), self.files());
         let files = files.display();
@@ -237,7 +240,7 @@ impl Bench {
     }
 }
 
-/// Nobody is asked about revocation of a certificate of our own.
+/// Disables the query for revocation, since the certificate is self-made.
 fn h2o_identity(cert: &str, key: &str) -> String {
     format!("  ssl:\n    certificate-file: {cert}\n    key-file: {key}\n    ocsp-update-interval: 0\n")
 }
@@ -258,7 +261,7 @@ impl Drop for Bench {
     }
 }
 
-/// A running server; ended when dropped.
+/// A running server; it is ended when dropped.
 pub struct Instance {
     child: Child,
     port: u16,
@@ -266,7 +269,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts a server and sees that it answers these samples.
+    /// Starts a server, and checks that it serves these samples.
     pub fn start(bench: &Bench, kind: Kind, samples: &[Sample]) -> Result<Instance, String> {
         Instance::start_on(bench, kind, samples, &bench.cores.server)
     }
@@ -317,7 +320,8 @@ impl Instance {
         get(&mut stream, sample)
     }
 
-    /// Asks until the whole file comes or the time is over: a server that sends something else would be fast.
+    /// Requests a sample until the whole file arrives or the time is over. A server that sends anything else would
+    /// appear fast.
     fn check(&mut self, sample: Sample, patience: Duration) -> io::Result<()> {
         let deadline = Instant::now() + patience;
         loop {
@@ -351,7 +355,7 @@ impl Drop for Instance {
     }
 }
 
-/// Sends a request over TLS, by curl, which has nothing of ours in it.
+/// Sends a request over TLS with curl, which shares no code with Weir.
 fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
     let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code} %{size_download}", url];
     let output = Command::new("curl").args(arguments).stdin(Stdio::null()).output()?;
@@ -359,7 +363,7 @@ fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
     if said == format!("200 {}", sample.size_bytes) { Ok(()) } else { Err(io::Error::other(format!("curl: {said}"))) }
 }
 
-/// Sends a request on an open connection; returns an error unless the answer is 200 and exactly as long as the file.
+/// Sends a request on an open connection. Returns an error unless the answer is 200 and exactly as long as the file.
 pub fn get(stream: &mut TcpStream, sample: Sample) -> io::Result<()> {
     stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name).as_bytes())?;
     let mut buffer = vec![0; 64 * 1024];
@@ -398,7 +402,7 @@ mod tests {
         Programs { weir: "weir".into(), weirlab: "weirlab".into() }
     }
 
-    /// What `get` says of a server that answers with `answer` and closes.
+    /// Returns the result of `get` for a server that sends `answer` and closes.
     fn got(answer: String) -> Result<(), String> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

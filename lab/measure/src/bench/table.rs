@@ -1,4 +1,4 @@
-//! The report for people: Markdown tables whose columns also line up in a terminal.
+//! The printed report: Markdown tables whose columns also line up in a terminal.
 
 use super::outcome::{Contest, Ratio, Report, Side};
 use super::required;
@@ -10,7 +10,7 @@ pub fn summary(report: &Report) -> String {
     if !required.is_empty() {
         parts.push(titled("Required", &verdicts(&required)));
     }
-    // Over HTTP/3 there are other servers.
+    // HTTP/3 is measured with other servers.
     let (over_udp, over_tcp): (Vec<&Contest>, _) = report.contests.iter().partition(|c| c.row.is_over_http3());
     for (title, contests) in [("Side by side", &over_tcp), ("Over HTTP/3, at fixed rates", &over_udp)] {
         if !contests.is_empty() {
@@ -68,7 +68,7 @@ fn verdicts(required: &[required::Required]) -> String {
     aligned(&rows)
 }
 
-/// Weir as it comes beside Weir that orders nothing, in the same rounds.
+/// Compares Weir with its defaults and Weir that orders nothing, in the same rounds.
 fn cost_of_order(contests: &[Contest]) -> Vec<Vec<String>> {
     let titles = ["file, mode, connections", "rate weir/weir-fair", "CPU weir/weir-fair", "note"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
@@ -81,7 +81,7 @@ fn cost_of_order(contests: &[Contest]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Two servers in one line, and what the second is worth against the first.
+/// Formats two servers in one line, with the ratio of the second to the first.
 fn duels(contests: &[&Contest]) -> String {
     let mut rows = Vec::new();
     for contest in contests {
@@ -115,7 +115,7 @@ fn duel_head(a: &str, b: &str) -> Vec<String> {
     head
 }
 
-/// Returns a line for each server.
+/// Formats a line for each server.
 fn peers(contests: &[&Contest]) -> String {
     let base = contests[0].sides[0].server;
     let (to_base, cpu_to_base) = (format!("/{base}"), format!("CPU /{base}"));
@@ -170,7 +170,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Rounded, with commas.
+/// Formats a rounded number with commas.
 fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let sign = if value <= -0.5 { "-" } else { "" };
@@ -183,7 +183,7 @@ fn thousands(value: f64) -> String {
     text
 }
 
-/// A Markdown table from a head and rows, words to the left and numbers to the right.
+/// Formats a Markdown table from a head and rows, with words to the left and numbers to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let Some((head, body)) = rows.split_first() else { return String::new() };
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);

@@ -1,4 +1,5 @@
-//! One measurement with `weirlab load`: HTTP/3, open loop. h2load speaks it only where it was built for it, which Debian's is not.
+//! One measurement with `weirlab load`: HTTP/3, open loop. h2load supports HTTP/3 only if built with it, and Debian's
+//! is not.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,10 +12,10 @@ use super::procfs;
 use super::server::Bench;
 use super::wrk::Load;
 
-/// The rate of the link that its bounds are computed for; nobody reads them here.
+/// The rate of the link for which `weirlab` computes bounds, which are not used here.
 const LINK: &str = "10gbit";
 
-/// `per_s` requests a second, at Poisson's times, up to `streams` of them at once on a connection, for so many seconds.
+/// Sends `per_s` requests per second at Poisson times for `seconds`, up to `streams` of them at a time on a connection.
 pub fn run(bench: &Bench, site: &str, file: Sample, [streams, per_s, seconds]: [u32; 3]) -> Result<Load, String> {
     let trace = bench.folder().join("trace.csv");
     fs::write(&trace, trace_of(file.size_bytes, per_s * seconds)).map_err(|e| format!("{}: {e}", trace.display()))?;
@@ -36,7 +37,7 @@ pub fn run(bench: &Bench, site: &str, file: Sample, [streams, per_s, seconds]: [
     })
 }
 
-/// The rate has times of its own.
+/// Returns the trace of the sizes. Its times are not used, because the rate determines them.
 fn trace_of(size_bytes: u64, requests: u32) -> String {
     let lines = (0..requests).map(|at| format!("{at},{size_bytes}\n"));
     std::iter::once("epoch_s,size_bytes\n".to_owned()).chain(lines).collect()

@@ -6,7 +6,8 @@ use super::plan::Row;
 use super::procfs;
 use super::server::Bench;
 
-/// Runs once, after the measurement, so it costs the generator nothing; numbers without units are easier to trust.
+/// The script that prints the results. It runs once, after the measurement, so it does not slow the generator, and
+/// prints numbers without units.
 pub const SCRIPT: &str = r#"done = function(summary, latency, requests)
   local e = summary.errors
   io.write(string.format("measured %d %d %d %d %d\n", summary.requests, summary.bytes, summary.duration,
@@ -14,14 +15,14 @@ pub const SCRIPT: &str = r#"done = function(summary, latency, requests)
 end
 "#;
 
-/// The time that a response may take before wrk counts it as failed: 1,000 responses of 10 MB share the link.
+/// The time limit of a response in wrk: 1,000 responses of 10 MB share the link.
 const TIMEOUT: &str = "60s";
 
-/// The account of wrk, and the CPU that it used.
+/// The results of wrk, and the CPU time that it used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
     pub requests: u64,
-    /// Heads and bodies, also of responses that were not finished.
+    /// The bytes of heads and bodies, including unfinished responses.
     pub bytes: u64,
     pub seconds: f64,
     pub bad_statuses: u64,

@@ -1,4 +1,4 @@
-//! The server that is judged, its site and its certificates.
+//! The server under test, its site and its certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use super::certificates::{self, Certificates};
 use super::run::{self, Running, last_lines};
 use super::site;
 
-/// The time that the server may take to begin, and to end with what is under way.
+/// The time that the server may take to start, and to end with responses in flight.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A `weir serve`.
+/// A running `weir serve`.
 pub struct Server {
     running: Running,
     pub port: u16,
@@ -33,7 +33,7 @@ impl Server {
         self.running.id()
     }
 
-    /// It must have outlived all that, and end well.
+    /// Stops the server. It must still be running, and end with success.
     pub fn stop(mut self) -> Result<(), String> {
         self.running.ask_to_end();
         let ended = self.running.wait(LIMIT);
@@ -73,13 +73,13 @@ impl Bench {
         Ok(Bench { weir, has_http3, server, port, certificates, folder, site })
     }
 
-    /// A server of its own for a check that ends it, or fills it.
+    /// Starts a separate server for a check that ends it or fills it.
     pub fn another(&self, name: &str) -> Result<Server, String> {
         let mut command = serve(&self.weir, &self.site, &self.certificates, self.has_http3);
         Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
-    /// A server of its own with this configuration and this folder for what it keeps.
+    /// Starts a separate server with this configuration and this state folder.
     pub fn running(&self, configuration: &Path, state: &Path, name: &str) -> Result<Server, String> {
         fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
         let mut command = Command::new(&self.weir);
@@ -87,7 +87,7 @@ impl Bench {
         Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
-    /// The program that is judged.
+    /// The program under test.
     pub fn weir(&self) -> &Path {
         &self.weir
     }
@@ -119,7 +119,7 @@ fn serve(weir: &Path, site: &Path, certificates: &Certificates, has_http3: bool)
     command
 }
 
-/// In the line that the server says first, with TLS or without.
+/// Parses the port in the server's first line of output, with or without TLS.
 fn port_of(said: &str) -> Option<u16> {
     let rest = said.split_once("://127.0.0.1:")?.1;
     rest.split_once('/')?.0.parse().ok()

@@ -1,5 +1,5 @@
-//! Browsers without a window. Each has a home of its own that trusts the authority, loads the page, and the page's script tells the server
-//! what it got: the access log has it.
+//! Headless browsers. Each has its own profile, which trusts the authority, and loads the page. The page's script
+//! reports its results to the server, in whose access log they appear.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::bench::Bench;
 use super::run::{self, Running, last_lines};
 use super::site;
 
-/// A browser's first start, on a slow machine.
+/// The time limit of a browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The names of HTTP/2 by ALPN, as the script names them, and as the access log does.
+/// The names of HTTP/2 in ALPN, as the script reports them, and in the access log.
 const HTTP2: [&str; 2] = ["h2", "HTTP/2.0"];
 const HTTP3: [&str; 2] = ["h3", "HTTP/3.0"];
 
@@ -20,7 +20,8 @@ pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     load(bench, "chromium", HTTP2, &mut chromium_at(bench, found, &bench.folder.join("chromium"))?)
 }
 
-/// From its first packet. Its QUIC takes no authority but the known ones, though a key by its digest, and for localhost ::1 alone.
+/// Loads the page with HTTP/3 from the first packet. Chromium's QUIC trusts only the known authorities, but accepts a
+/// key by its digest; for localhost it uses only ::1.
 pub fn chromium_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let mut command = chromium_at(bench, found, &bench.folder.join("chromium-h3"))?;
     command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on=127.0.0.1:{}", bench.port));
@@ -35,7 +36,7 @@ pub(super) fn chromium_at(bench: &Bench, found: &[PathBuf], home: &Path) -> Resu
 
 pub(super) fn chromium_with(program: &Path, home: &Path) -> Command {
     let mut command = Command::new(program);
-    // Root has no sandbox. What it would ask of other hosts is left out.
+    // Root has no sandbox. The other flags stop requests to other hosts.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
     command.arg(format!("--user-data-dir={}", home.join("data").display()));
@@ -44,11 +45,11 @@ pub(super) fn chromium_with(program: &Path, home: &Path) -> Command {
 }
 
 pub fn firefox(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    // It would move to HTTP/3 when it likes.
+    // Firefox would otherwise switch to HTTP/3 at any time.
     load(bench, "firefox", HTTP2, &mut firefox_at(bench, found, "firefox", &[("network.http.http3.enable", "false")])?)
 }
 
-/// By what it would learn of `Alt-Svc`: a setting says so before its first packet.
+/// Loads the page with HTTP/3. A setting has the content of `Alt-Svc`, so Firefox uses HTTP/3 from its first packet.
 pub fn firefox_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let mapping = format!("\"localhost;h3=:{}\"", bench.port);
     let settings = [
@@ -77,7 +78,7 @@ pub(super) fn firefox_with(program: &Path, home: &Path, settings: &[(&str, &str)
     Ok(command)
 }
 
-/// Makes a store of certificates that has the authority's.
+/// Creates a certificate store that contains the authority's certificate.
 fn trust(bench: &Bench, certutil: &Path, store: &Path) -> Result<(), String> {
     fs::create_dir_all(store).map_err(|error| format!("{}: {error}", store.display()))?;
     let certutil = |words: &[&str]| {
@@ -94,7 +95,7 @@ fn load(bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> 
     load_at("localhost", bench, by, protocol, command)
 }
 
-/// Until the script has reported. All that the browser asked for meanwhile must have come by the protocol.
+/// Runs the browser until the script has reported. All its requests until then must have used the protocol.
 fn load_at(host: &str, bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
     let (log, before) = (bench.log(by), bench.access_log().len());
     let expected = expected(protocol[0]);
@@ -124,7 +125,7 @@ fn report(log: &str, by: &str) -> Option<String> {
     Some(rest.split_once(' ')?.0.into())
 }
 
-/// The files of the page, and its report.
+/// Checks that the files of the page, and its report, were requested over this protocol.
 fn by_protocol(log: &str, protocol: &str) -> Result<String, String> {
     let wanted = site::IMAGES + 5;
     let (right, wrong): (Vec<&str>, Vec<&str>) =

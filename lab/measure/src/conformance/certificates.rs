@@ -1,5 +1,5 @@
-//! Certificates of ECDSA P-256: an authority of our own, and the server's, which it has signed. Made by openssl, so that nothing of ours
-//! stands on both sides.
+//! Certificates with ECDSA P-256: a private authority, and a server certificate that it has signed. openssl creates
+//! them, so that client and server do not both rely on code of Weir.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::run;
 
-/// Fewer than the 47 that browsers will want by 2029.
+/// The validity in days, fewer than the 47 that browsers will require by 2029.
 const DAYS: &str = "14";
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -24,14 +24,14 @@ authorityKeyIdentifier = keyid
 pub struct Certificates {
     /// The certificate of the authority.
     pub authority: PathBuf,
-    /// The certificate of the server, and the authority's behind it.
+    /// The certificate of the server, followed by the authority's.
     pub chain: PathBuf,
     pub key: PathBuf,
     /// SHA-256 of the server's public key as DER, in base64.
     pub key_digest: String,
 }
 
-/// Makes them in this folder.
+/// Creates the certificates in this folder.
 pub fn make(folder: &Path, openssl: &Path) -> Result<Certificates, String> {
     let path = |name: &str| folder.join(name);
     let openssl = |words: &str| {

@@ -1,4 +1,4 @@
-//! curl, h2load and openssl.
+//! Checks with curl, h2load and openssl.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use super::bench::Bench;
 use super::{run, site};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// The requests of h2load.
+/// The number of requests of h2load.
 const REQUESTS: u32 = 2000;
 
-/// Files as they lie on disk, by a protocol that `words` ask for and curl names so.
+/// Compares files received by curl with those on disk. `words` select the protocol, and `protocol` is curl's name for
+/// it.
 pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) -> Result<String, String> {
     for file in site::FILES {
         let got = bench.folder.join("got");
@@ -31,7 +32,7 @@ pub fn curl(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) ->
     Ok(format!("{} files, whole", site::FILES.len()))
 }
 
-/// The entries that it keeps of `Alt-Svc`, by the protocol of the response that had it.
+/// Returns the entries that curl stores from `Alt-Svc`, by the protocol of the response that carried it.
 pub fn alt_svc(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     for (word, protocol) in [("--http1.1", "h1"), ("--http2", "h2")] {
         let kept = bench.folder.join(format!("alt-svc-{protocol}"));
@@ -48,7 +49,7 @@ pub fn alt_svc(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     Ok("Alt-Svc over HTTP/1.1 and HTTP/2".into())
 }
 
-/// Ten connections, by a protocol that `words` ask for and h2load names so.
+/// Runs h2load with ten connections. `words` select the protocol, and `protocol` is h2load's name for it.
 pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) -> Result<String, String> {
     let mut command = Command::new(&found[0]);
     command.args(["-n", &REQUESTS.to_string(), "-c", "10"]).args(words).arg(bench.url("style.css"));
@@ -56,7 +57,7 @@ pub fn h2load(bench: &Bench, found: &[PathBuf], words: &[&str], protocol: &str) 
     all_answered(&said, protocol)
 }
 
-/// Checks that h2load says of all requests that they were answered with success, by this protocol.
+/// Checks that h2load reports success for all requests, over this protocol.
 fn all_answered(said: &str, protocol: &str) -> Result<String, String> {
     let line = |begin| said.lines().find(|line| line.starts_with(begin)).unwrap_or(begin);
     let (spoken, requests, statuses) = (line("Application protocol: "), line("requests: "), line("status codes: "));
@@ -67,12 +68,12 @@ fn all_answered(said: &str, protocol: &str) -> Result<String, String> {
     if are_all { Ok(format!("{REQUESTS} requests by {protocol}")) } else { Err(wrong()) }
 }
 
-/// A second connection with the first one's ticket, in both versions.
+/// Resumes a session with the first connection's ticket, in both versions of TLS.
 pub fn resumption(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     for version in ["-tls1_2", "-tls1_3"] {
         let ticket = bench.folder.join("ticket.pem");
         let connect = |keep: &str, input: &str| {
-            // The tickets of TLS 1.3 come with the response.
+            // The tickets of TLS 1.3 arrive with the response.
             let script = format!("printf '{input}' | exec \"$0\" s_client -ign_eof \"$@\"");
             let mut command = Command::new("sh");
             command.args(["-c", &script]).arg(&found[0]).args([version, "-servername", "localhost", keep]).arg(&ticket);

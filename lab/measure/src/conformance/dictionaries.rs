@@ -1,5 +1,6 @@
-//! A visit of a site by Chromium, and another one after the site was built again: a browser decodes what dictionaries (RFC 9842) save, and
-//! says how many bytes that were. A script goes from page to page and reports by asking for `report`: the access log has it.
+//! Chromium visits a site, and visits it again after the site was rebuilt. The browser decodes responses with
+//! dictionaries (RFC 9842) and reports their sizes. A script goes from page to page and reports by requesting `report`,
+//! which the access log records.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +11,16 @@ use super::bench::Bench;
 use super::browsers;
 use super::run::{self, Running, last_lines};
 
-/// A browser's first start, on a slow machine.
+/// The time limit of a browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
 const PAGES: usize = 6;
-/// The share of the first page's bytes that a page with the last one's frame may take.
+/// The maximum size of a page with the previous page's frame, as a percentage of the first page's bytes.
 const NEW_PAGE_PERCENT: u64 = 60;
-/// The bytes that a page may take of which only the date is new.
+/// The maximum bytes of a page in which only the date is new.
 const NEXT_VERSION_BYTES: u64 = 300;
 const DATES: [&str; 2] = ["2026-11-27", "2026-12-24"];
 
-/// Shorter than any dictionary.
+/// A page shorter than any dictionary.
 const START: &str = "<!doctype html><script>sessionStorage.clear(); sessionStorage.visit = location.search.slice(1); location = '/docs/0.html'</script>";
 const SCRIPT: &str = "<script>
 onload = () => setTimeout(() => {
@@ -59,7 +60,7 @@ pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     judge(&first, &second)
 }
 
-/// A report that is not as it should be, in words; or what was saved.
+/// Judges two reports. Returns a description of the savings, or of what is wrong.
 fn judge(first: &str, second: &str) -> Result<String, String> {
     let [before, after] = [(first, DATES[0]), (second, DATES[1])].map(|(said, date)| sizes(said, date));
     let (before, after) = (before?, after?);
@@ -76,7 +77,7 @@ fn judge(first: &str, second: &str) -> Result<String, String> {
     Ok(format!("{PAGES} pages in {} bytes, and after the site was built again in {}", sum(&before), sum(&after)))
 }
 
-/// The bytes of each page, all of which have to be of this date.
+/// Returns the bytes of each page; all pages must have this date.
 fn sizes(said: &str, date: &str) -> Result<Vec<u64>, String> {
     let page = |(number, page): (usize, &str)| {
         let mut parts = page.split(':');
@@ -88,7 +89,7 @@ fn sizes(said: &str, date: &str) -> Result<Vec<u64>, String> {
     pages.filter(|pages| pages.len() == PAGES).ok_or_else(|| format!("expected {PAGES} pages of {date}: {said}"))
 }
 
-/// On a line this slow it is always worth a reader's while to wait until a form with a dictionary is made.
+/// The configuration with a line so slow that it is always worth waiting until a form with a dictionary is made.
 fn configuration(bench: &Bench, folder: &Path) -> String {
     let path = |name: &str| folder.join(name).display().to_string();
     format!(
@@ -102,7 +103,7 @@ fn configuration(bench: &Bench, folder: &Path) -> String {
     )
 }
 
-/// Writes the site as of this date. Files are replaced, as tools do that build sites.
+/// Writes the site as of this date. Files are replaced, as by tools that build sites.
 fn write(root: &Path, date: &str) -> std::io::Result<()> {
     fs::create_dir_all(root.join("docs"))?;
     fs::write(root.join("index.html"), START)?;
@@ -115,7 +116,7 @@ fn write(root: &Path, date: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A page whose frame all have, with text of its own.
+/// A page with the common frame and its own text.
 fn page(number: usize, date: &str) -> String {
     let text = |seed: usize, words: usize| {
         let word = |at: usize| format!("{:x}", (at + 1).wrapping_mul(0x9e37_79b9 + 2 * seed) % 0x1_0000);
@@ -134,7 +135,7 @@ fn access_log(folder: &Path) -> String {
     fs::read_to_string(folder.join("access.log")).unwrap_or_default()
 }
 
-/// The report of the last page of this visit.
+/// Returns the report of the last page of this visit.
 fn report(log: &str, visit: usize) -> Option<String> {
     let begin = format!("\"GET /report?visit={visit}&said=");
     let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;

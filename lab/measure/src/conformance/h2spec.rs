@@ -1,4 +1,4 @@
-//! h2spec: HTTP/2 clients that break the rules, and those at their edges.
+//! h2spec: HTTP/2 clients that break the rules or test their limits.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use super::bench::Bench;
 use super::run::{self, last_lines};
 use super::site;
 
-/// 146 cases, some of which wait for what must not come.
+/// The time limit. Some of the 146 cases wait for frames that must not arrive.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The cases with a malformed body, by a word in each of their names, and their section. A server may answer before the
-/// body is there (RFC 9113 section 8.1), and the client then expects a reset in vain. Whether Weir does so for a file
-/// depends on how the network cuts the client's frames. Weir cannot for an upstream that never answers.
+/// The cases with a malformed body, by a word in each of their names and their section. A server may answer before the
+/// body has arrived (RFC 9113 section 8.1), and the client then expects a reset in vain. Whether Weir does so for a
+/// file depends on how the network splits the client's frames. With an upstream that never answers, Weir cannot.
 const OF_BODIES: &str = "\"content-length\"";
 const BODIES: &str = "http2/8.1.2.6";
 const FAILED: char = '×';
 
-/// Runs all cases against a file, and those with a malformed body against an upstream.
+/// Runs all cases with a file, and those with a malformed body with an upstream.
 pub fn run(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
-    // A response that is larger than the first windows: streams of cases that update windows must not end before.
+    // The response is larger than the initial windows, so streams of cases that update windows do not end too early.
     let all = run_once(bench, found, bench.port, &["-path", &format!("/{}", site::FILES[2])])?;
     let counts = match verdict(bench, &all) {
         Err(_) if may_be_early(&all.1) => "all but those answered before their bodies".to_string(),
@@ -37,7 +37,7 @@ pub fn run(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     Ok(format!("{counts}; of bodies: {of_bodies}"))
 }
 
-/// Writes a configuration that passes everything on to `upstream`, and returns its path.
+/// Writes a configuration that passes all requests to `upstream`, and returns its path.
 fn write(bench: &Bench, folder: &Path, upstream: &TcpListener) -> io::Result<PathBuf> {
     let file = folder.join("weir.toml");
     let (chain, key) = (bench.certificates.chain.display(), bench.certificates.key.display());
@@ -51,7 +51,7 @@ fn write(bench: &Bench, folder: &Path, upstream: &TcpListener) -> io::Result<Pat
     Ok(file)
 }
 
-/// True if the program's status was 0, and its output.
+/// Runs h2spec once. Returns true if its status was 0, and its output.
 fn run_once(bench: &Bench, found: &[PathBuf], port: u16, arguments: &[&str]) -> Result<(bool, String), String> {
     let mut command = Command::new(&found[0]);
     command.args(["-port", &port.to_string()]).args(arguments);
@@ -69,7 +69,7 @@ fn verdict(bench: &Bench, (is_well, said): &(bool, String)) -> Result<String, St
     }
 }
 
-/// Returns true if cases with a malformed body have failed, and no others.
+/// Returns true if only cases with a malformed body have failed.
 fn may_be_early(said: &str) -> bool {
     let mut failed = said.lines().filter(|line| line.contains(FAILED)).peekable();
     failed.peek().is_some() && failed.all(|line| line.contains(OF_BODIES))

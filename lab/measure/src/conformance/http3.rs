@@ -1,5 +1,5 @@
-//! aioquic and quic-go: pages over HTTP/3, and what a connection of QUIC goes through from its first packet to its last. The checks are in
-//! `scripts/aioquic/` and `scripts/quic-go/`, each a program that ends with what it saw.
+//! aioquic and quic-go: pages over HTTP/3, and the life of a QUIC connection from its first packet to its last. The
+//! checks are in `scripts/aioquic/` and `scripts/quic-go/`, each a program that prints its findings at its end.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::bench::{Bench, Server};
 use super::run;
 
-/// Beyond the programs' own, of 40 s.
+/// The time limit, above the programs' own limit of 40 s.
 const LIMIT: Duration = Duration::from_secs(60);
 const SCRIPT: &str = include_str!("../../../../scripts/aioquic/http3.py");
 
@@ -16,7 +16,7 @@ pub fn aioquic(bench: &Bench, found: &[PathBuf], check: &str) -> Result<String, 
     ask(bench, &mut python(bench, found, check, bench.port), "aioquic", check)
 }
 
-/// Checks a server of its own, which the check fills or ends.
+/// Checks a separate server, which the check fills or ends.
 pub fn aioquic_alone(bench: &Bench, found: &[PathBuf], check: &str) -> Result<String, String> {
     let server: Server = bench.another(check)?;
     let mut command = python(bench, found, check, server.port);

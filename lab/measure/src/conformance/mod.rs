@@ -1,8 +1,8 @@
-//! `cargo xtask conformance`: others' checkers and clients against `weir serve` over TLS and QUIC on loopback.
+//! `cargo xtask conformance`: third-party checkers and clients against `weir serve` over TLS and QUIC on loopback.
 //!
-//! What we test ourselves we may misread as we wrote it. Each check here is somebody else's program, asked for its verdict. A program that
-//! is missing costs its check alone: SKIPPED, with the reason. Such checks are named again at the end, or one would never run and nobody
-//! would notice.
+//! Our own tests may repeat our own misreadings. Each check here is therefore the verdict of a third-party program. If
+//! a program is missing, only its check is SKIPPED, with the reason. Skipped checks are listed again at the end, so
+//! that a check that never runs is noticed.
 
 mod bench;
 mod browsers;
@@ -41,11 +41,11 @@ pub struct Args {
 
 /// A program that a check needs.
 struct Need {
-    /// Any of these, on the path or below target/tools.
+    /// Alternative names, on the path or below target/tools.
     names: &'static [&'static str],
-    /// The feature that it has to name when asked for its version.
+    /// The feature that its version output must name.
     feature: Option<&'static str>,
-    /// The package of Debian that has it.
+    /// The Debian package that contains it.
     package: &'static str,
 }
 
@@ -56,11 +56,12 @@ const fn need(names: &'static [&'static str], package: &'static str) -> Need {
 struct Check {
     name: &'static str,
     needs: &'static [&'static Need],
-    /// Gives what was seen, or what is wrong; with the programs in the order of `needs`.
+    /// Performs the check with the programs in the order of `needs`. Returns a description of the findings, or of what
+    /// is wrong.
     run: fn(&Bench, &[PathBuf]) -> Result<String, String>,
 }
 
-/// The words that build it as the tests have.
+/// The cargo arguments that build it in the same way as for the tests.
 const BUILD: [&str; 3] = ["--workspace", "--bin", "weir"];
 
 const CURL: Need = need(&["curl"], "curl");
@@ -85,10 +86,10 @@ const fn check(
     Check { name, needs, run }
 }
 
-/// The word in the names of the checks of HTTP/3.
+/// A word in the names of all checks of HTTP/3.
 const HTTP3: &str = "HTTP/3";
 
-/// The short ones first.
+/// The checks, the short ones first.
 const CHECKS: &[Check] = &[
     check("aioquic, HTTP/3", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "page")),
     check("quic-go, HTTP/3", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "page")),
@@ -164,7 +165,7 @@ fn wanted(args: &Args) -> Result<Vec<&'static Check>, String> {
     Err(format!("--only {}: expected a part of: {}", args.only.as_deref().unwrap_or(""), names.join("; ")))
 }
 
-/// Says what was skipped, though that is no error unless all was wanted.
+/// Reports the skipped checks, which are an error only if all were required.
 fn outcome(count: usize, failed: &[&str], skipped: &[&str], all: bool) -> Result<(), String> {
     let passed = count - failed.len() - skipped.len();
     let not_passed = [("failed", failed), ("SKIPPED", skipped)].into_iter().filter(|(_, names)| !names.is_empty());
@@ -194,7 +195,7 @@ fn judge(root: &Path, bench: &Bench, check: &Check) -> Verdict {
     }
 }
 
-/// Below target/tools, else on the path.
+/// Finds a program below target/tools, or else on the path.
 fn find(root: &Path, need: &Need) -> Result<PathBuf, String> {
     let tools = root.join("target/tools");
     let kept = need.names.iter().map(|name| tools.join(name)).find(|program| program.is_file());
@@ -209,7 +210,7 @@ fn find(root: &Path, need: &Need) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns true if its version says so.
+/// Returns true if the program's version output names the feature.
 fn has(program: &Path, feature: &str) -> bool {
     let said = Command::new(program).arg("--version").output();
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).split_whitespace().any(|word| word == feature))

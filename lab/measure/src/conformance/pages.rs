@@ -1,5 +1,5 @@
-//! Our own pages in browsers without a window: the listing, an error, the admin page and the demo. A page of the same origin works them in
-//! frames, and reports by asking for `report`: the access log has it.
+//! Weir's own pages in headless browsers: the listing, an error, the admin page and the demo. A page of the same origin
+//! operates them in frames, and reports by requesting `report`, which the access log records.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use super::bench::Bench;
 use super::browsers;
 use super::run::{self, Running, last_lines};
 
-/// A browser's first start, and a minute of the demo, on a slow machine.
+/// The time limit of a browser's first start and a minute of the demo, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The time that a program may take to begin.
+/// The time that a program may take to start.
 const START: Duration = Duration::from_secs(60);
-/// Works the page that its address names.
+/// The page that operates the page named in its address.
 const WORKER: &str = include_str!("pages.html");
-/// Names below localhost lead to this machine in every browser.
+/// The pages, by their hosts below localhost, which lead to this machine in every browser.
 const PAGES: [&str; 4] = ["listing", "error", "admin", "demo"];
-/// That of the admin page, but for its refusal to be shown in a frame.
+/// The admin page's policy without its refusal to be shown in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'self'";
-/// In the order of the listing, with their sizes.
+/// The files in the order of the listing, with their sizes.
 const FILES: [(&str, u64); 4] = [("a <b>.txt", 10), ("B", 1_000), ("large", 5_000_000_000), ("z", 20)];
 
 pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
@@ -58,7 +58,7 @@ fn in_browser(bench: &Bench, by: &str, browser: &dyn Fn(&Path) -> Result<Command
     Ok(format!("worked as a visitor does: {}", PAGES.join(", ")))
 }
 
-/// A server before all pages, each at a host of its own.
+/// A server in front of all pages, each at its own host.
 struct Site {
     _running: Running,
     port: u16,
@@ -96,7 +96,7 @@ impl Site {
     }
 }
 
-/// The demo and its address.
+/// Starts the demo. Returns it with its address.
 fn demo(bench: &Bench, folder: &Path) -> Result<(Running, String), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut command = Command::new(bench.weir());
@@ -104,7 +104,7 @@ fn demo(bench: &Bench, folder: &Path) -> Result<(Running, String), String> {
     begun(&mut command, &folder.join("demo.log"))
 }
 
-/// A program and the address that it prints.
+/// Starts a program. Returns it with the address that it prints.
 fn begun(command: &mut Command, log: &Path) -> Result<(Running, String), String> {
     let mut running = Running::start(command, log)?;
     let said = || fs::read_to_string(log).unwrap_or_default();
@@ -115,12 +115,12 @@ fn begun(command: &mut Command, log: &Path) -> Result<(Running, String), String>
     }
 }
 
-/// In a line such as `Open http://127.0.0.1:8000/ and watch`.
+/// Finds the address in a line such as `Open http://127.0.0.1:8000/ and watch`.
 fn address(said: &str) -> Option<String> {
     Some(said.split_once("http://")?.1.split_once('/')?.0.to_owned())
 }
 
-/// The admin listener must have its port in the configuration.
+/// Returns a free port. The admin listener needs one in the configuration.
 fn free_port() -> Result<u16, String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
     let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());

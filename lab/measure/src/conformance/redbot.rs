@@ -1,5 +1,5 @@
-//! redbot's verdict on files, listings, errors, redirects and responses of an upstream: on their caching, their validators, ranges and codings.
-//! It asks for each address as a browser does and then in ways of its own.
+//! redbot's verdict on files, listings, errors, redirects and responses of an upstream: their caching, validators,
+//! ranges and codings. It requests each address as a browser does, and then with its own variations.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use super::bench::Bench;
 use super::run;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// The notes that are no fault of the server: how long a file stays fresh is for the operator to say.
+/// The notes that are not faults of the server: the operator decides how long a file stays fresh.
 const ACCEPTED: [&str; 1] = ["FRESHNESS_HEURISTIC"];
-/// Addresses of the site below; `/app/` is the other server behind it. redbot takes a range of 96 bytes of a file for the whole, if it is.
+/// The addresses on the site below; `/app/` is the other server behind it. redbot requests a range of 96 bytes, so a
+/// file of that size would count as complete.
 const PATHS: [&str; 8] =
     ["", "style.css", "app.3f9a8b7c.js", "cached/style.css", "folder/", "none", "old", "app/script.js"];
 
-/// Runs redbot on a site of its own, without TLS, whose program is the server of the other checks.
+/// Runs redbot on a separate site without TLS, whose upstream is the server of the other checks.
 pub fn run(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let (site, configuration) = (bench.folder.join("redbot"), bench.folder.join("redbot.toml"));
     let failed = |error: std::io::Error| format!("{}: {error}", site.display());
@@ -31,7 +32,7 @@ pub fn run(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     judged
 }
 
-/// A text that is worth its compression.
+/// Writes a text that is worth compressing.
 fn write(site: &Path) -> std::io::Result<()> {
     let style = "body { color: rgb(1, 2, 3) }\n".repeat(200);
     for name in ["style.css", "cached/style.css", "folder/a.css", "app.3f9a8b7c.js"] {
@@ -52,7 +53,7 @@ fn text(site: &Path, bench: &Bench) -> String {
     )
 }
 
-/// All that redbot warns of, but what is accepted, is a fault.
+/// Returns the verdict. Every warning of redbot that is not accepted is a fault.
 fn verdict(said: &str) -> Result<String, String> {
     let mut lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
     let count = PATHS.len();

@@ -1,4 +1,4 @@
-//! Others' programs, with a limit on their time, and what they said in a file.
+//! Runs third-party programs with a time limit, and keeps their output in a file.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 const POLL: Duration = Duration::from_millis(20);
-/// The time that a program may take to end when asked to.
+/// The time that a program may take to end after a signal.
 const STOP: Duration = Duration::from_secs(10);
 
-/// A program and what it has started; ended when dropped.
+/// A program and its child processes; they are ended when it is dropped.
 pub struct Running(Child);
 
 impl Running {
-    /// Both its outputs go to this file.
+    /// Starts a program whose two outputs go to this file.
     pub fn start(command: &mut Command, log: &Path) -> Result<Running, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
@@ -31,12 +31,12 @@ impl Running {
         self.0.id()
     }
 
-    /// Returns its status, once it has ended.
+    /// Returns the status once the program has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 
-    /// Until then, or until the time is over.
+    /// Waits until the program ends or the time is over.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         wait_for(limit, || self.status())
     }
@@ -58,13 +58,13 @@ impl Drop for Running {
             self.ask_to_end();
             self.wait(STOP);
         }
-        // What it has started may outlive it.
+        // Its child processes may outlive it.
         self.signal(Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// Calls `look` until it finds something, or the time is over.
+/// Calls `look` until it returns a value, or the time is over.
 pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
     loop {
@@ -75,7 +75,7 @@ pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// Runs a program to its end; gives what it said, and whether with status 0.
+/// Runs a program to its end. Returns its output, and whether its status was 0.
 pub fn to_end(command: &mut Command, log: &Path, limit: Duration) -> Result<(bool, String), String> {
     let ended = Running::start(command, log)?.wait(limit);
     let said = fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -86,7 +86,7 @@ pub fn to_end(command: &mut Command, log: &Path, limit: Duration) -> Result<(boo
     }
 }
 
-/// The same, and any status but 0 is an error with the end of what was said.
+/// Runs a program to its end. Any status other than 0 is an error that contains the end of the output.
 pub fn well(command: &mut Command, log: &Path, limit: Duration) -> Result<String, String> {
     match to_end(command, log, limit)? {
         (true, said) => Ok(said),

@@ -1,4 +1,4 @@
-//! The site that is served: a page of several files, whose script reports what it got by asking for `report`.
+//! The served site: a page of several files, whose script reports its results by requesting `report`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -6,7 +6,7 @@ use std::{fs, io};
 pub const LARGE_BYTES: usize = 1_000_000;
 pub const IMAGES: usize = 8;
 
-/// `%IMAGES%` are the images.
+/// The page, in which `%IMAGES%` stands for the images.
 const PAGE: &str = "<!DOCTYPE html>
 <html lang=\"en\"><meta charset=\"utf-8\"><title>Conformance</title>
 <link rel=\"stylesheet\" href=\"style.css\"><link rel=\"icon\" href=\"1.svg\"><script src=\"script.js\"></script>
@@ -15,7 +15,7 @@ const PAGE: &str = "<!DOCTYPE html>
 
 const STYLE: &str = "body { color: rgb(1, 2, 3) }\n";
 
-/// `by` is the name that the address of the page ends with.
+/// The script. `by` is the name at the end of the page's address.
 const SCRIPT: &str = "\
 addEventListener('load', async () => {
   const failed = [...document.images].filter(image => !image.naturalWidth).map(image => image.src);

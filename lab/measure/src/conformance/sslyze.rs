@@ -1,5 +1,6 @@
-//! sslyze, judged as strictly as the grade A of SSL Labs: nothing that would cap it (TLS 1.1 and below, suites without forward secrecy or
-//! authenticated encryption, compression, renegotiation by clients, known attacks), TLS 1.3, and Mozilla's intermediate configuration.
+//! sslyze, judged as strictly as grade A of SSL Labs: TLS 1.3, Mozilla's intermediate configuration, and nothing that
+//! would cap the grade (TLS 1.1 and below, suites without forward secrecy or authenticated encryption, compression,
+//! renegotiation by clients, known attacks).
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// The verdict of sslyze on Mozilla's configuration.
 const COMPLIANT: &str = "OK - Compliant";
 
-/// Returns the expected values, by their place in what was found.
+/// Returns the expected values, by their paths in the results.
 fn expected() -> Vec<(&'static str, Value)> {
     let (yes, no) = (json!(true), json!(false));
     vec![
@@ -86,7 +87,7 @@ fn is_strong(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// All as it is expected.
+    /// A result in which everything is as expected.
     fn good() -> Value {
         let mut result = json!({});
         for (place, value) in expected() {
