@@ -1,4 +1,4 @@
-//! A policy that is a function of Python's.
+//! A policy that is a Python function.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use units::Nanos;
 
 use crate::PolicyError;
 
-/// The path to a job's client, as far as it is known.
+/// The known properties of the path to a job's client.
 #[pyclass(frozen, get_all, module = "weirlab")]
 pub struct Path {
     /// Round-trip time in seconds.
@@ -23,12 +23,12 @@ pub struct Path {
     throughput_bps: Option<u64>,
 }
 
-/// The state that the calls of one run share with the one who started it.
+/// The state that the calls of one run share with the code that started the run.
 #[derive(Default)]
 pub struct Calls {
-    /// The clock of the simulation, nanoseconds.
+    /// The clock of the simulation in nanoseconds.
     now: AtomicU64,
-    /// The first failure; nothing is called after it.
+    /// The first failure, after which the function is not called again.
     failure: OnceLock<PyErr>,
 }
 
@@ -38,14 +38,14 @@ impl Calls {
     }
 }
 
-/// The function, and what its arguments are made of.
+/// The function, and the data from which its arguments are made.
 pub struct Function {
     pub call: Py<PyAny>,
     pub bytes_per_ns: f64,
-    /// The class of each job in order of arrival; without them all are 0.
+    /// The class of each job in order of arrival; if empty, all classes are 0.
     pub classes: Vec<u16>,
     pub has_paths: bool,
-    /// The most of the processor's time that one call may take: on a busy machine it lasts longer.
+    /// The maximum CPU time of one call. On a busy machine the call takes longer.
     pub call_limit: Option<Duration>,
     pub calls: Arc<Calls>,
 }
@@ -77,7 +77,7 @@ impl Function {
             error
         };
         let returned = self.call.bind(py).call1(arguments).map_err(|cause| match cause {
-            // Ctrl-C and exit() are the caller's, not the policy's.
+            // Ctrl-C and exit() belong to the caller, not to the policy.
             cause if !cause.is_instance_of::<pyo3::exceptions::PyException>(py) => cause,
             cause => because("the function raised", cause),
         })?;
@@ -101,15 +101,15 @@ impl Function {
     }
 }
 
-/// CPU time of this thread so far.
+/// The CPU time of this thread so far.
 fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// The same order for numbers and for their bits.
+/// Maps numbers to integers of the same order.
 fn ordered(rank: f64) -> u64 {
-    // Both zeros are one.
+    // Both zeros are equal.
     let bits = (rank + 0.0).to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
@@ -127,7 +127,7 @@ impl Rank for Function {
         if self.calls.failure.get().is_some() {
             return 0;
         }
-        // The interpreter is attached already: whoever calls the simulator waits for it.
+        // The interpreter is already attached: the caller of the simulator waits for it.
         Python::attach(|py| match self.ask(py, job, path) {
             Ok(rank) => ordered(rank),
             Err(error) => {
@@ -138,7 +138,7 @@ impl Rank for Function {
     }
 }
 
-/// [`Ranked`] by the function, with the clock that ages are read from.
+/// Implements [`Ranked`] by the function, with the clock from which ages are computed.
 pub struct Called {
     ranked: Ranked<Function>,
     calls: Arc<Calls>,

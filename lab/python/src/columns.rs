@@ -1,4 +1,4 @@
-//! Columns as bytes, in and out.
+//! Conversion between columns of numbers and bytes.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use workload::Job;
 /// The mark of a missing number in a column; the package makes it a null.
 pub const NONE: u64 = u64::MAX;
 
-/// A mistake of the caller's: the argument, then what is wrong.
+/// An error about an argument: its name, then what is wrong with it.
 pub fn wrong(argument: &str, reason: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{argument}: {reason}"))
 }
@@ -33,7 +33,7 @@ pub fn numbers(bytes: &[u8]) -> impl ExactSizeIterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("a chunk has eight bytes")))
 }
 
-/// Jobs of two columns: sizes in bytes, arrivals in nanoseconds.
+/// The jobs of two columns: sizes in bytes, arrivals in nanoseconds.
 pub fn jobs(sizes: &[u8], arrivals: &[u8]) -> PyResult<Vec<Job>> {
     if sizes.len() != arrivals.len() {
         let said = format!("{} arrivals for {} sizes: give one for each", arrivals.len() / 8, sizes.len() / 8);

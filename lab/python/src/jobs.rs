@@ -1,4 +1,4 @@
-//! Jobs that no file has: of a distribution, or a trace's at another load.
+//! Jobs that are in no file: drawn from a distribution, or a trace's jobs at another load.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,7 +10,7 @@ use crate::columns;
 
 type Columns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Sizes and arrivals of so many jobs at a load of `rho`, those of `weirlab sim` with the same seed.
+/// Sizes and arrivals of this many jobs at a load of `rho`. They equal the jobs of `weirlab sim` with the same seed.
 #[pyfunction]
 pub fn poisson<'py>(py: Python<'py>, dist: &str, rho: f64, link: &str, jobs: u64, seed: u64) -> PyResult<Columns<'py>> {
     let link = columns::link(link)?;
@@ -27,7 +27,7 @@ pub fn poisson<'py>(py: Python<'py>, dist: &str, rho: f64, link: &str, jobs: u64
     Ok((columns::column(py, &sizes)?, columns::column(py, &arrivals)?))
 }
 
-/// Arrivals stretched in time, so that the mean load of all jobs on the link is `rho`.
+/// Stretches arrivals in time, so that the mean load of all jobs on the link is `rho`.
 #[pyfunction]
 pub fn stretch<'py>(
     py: Python<'py>,

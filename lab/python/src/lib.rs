@@ -1,7 +1,7 @@
-//! What the Python package `weirlab` has of Rust: the simulator, the closed forms, and the readers of traces and logs.
+//! The Rust part of the Python package `weirlab`: the simulator, the closed forms, and the readers of traces and logs.
 //!
-//! Columns cross as bytes of little-endian integers, which Arrow and NumPy take as they are; names and help for people are the
-//! package's (`python/src/weirlab`).
+//! Columns are passed as bytes of little-endian integers, which Arrow and NumPy can use without conversion. The names
+//! and the help for users are in the Python package (`python/src/weirlab`).
 
 mod called;
 mod columns;

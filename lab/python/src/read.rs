@@ -1,4 +1,4 @@
-//! Files that the laboratory reads: request logs in any format, and the server's access log.
+//! Readers of files: request logs in any format, and the server's access log.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -12,10 +12,10 @@ use workload::{Filter, Log, ReadOptions, Request};
 
 use crate::columns::{self, NONE, column};
 
-/// Lines passed over: how many, and the first of them as `FILE:LINE: reason: text`.
+/// The number of skipped lines, and the first of them as `FILE:LINE: reason: text`.
 type Bad = (u64, Vec<String>);
 
-/// Columns of a request log by name, its format, and the lines that could not be read.
+/// Returns the columns of a request log by name, its format, and the lines that could not be read.
 #[pyfunction]
 pub fn trace(
     py: Python<'_>,
@@ -74,7 +74,8 @@ const COLUMNS: [Column; 13] = [
     ("ahead_bytes", |record| record.ahead_bytes.unwrap_or(NONE)),
 ];
 
-/// Columns of the records in the server's access log in JSON by name, the names of outcomes by number, and those of classes.
+/// Returns the columns of the records in a JSON access log by name, the names of outcomes by number, and the names of
+/// classes.
 #[pyfunction]
 pub fn access_log(py: Python<'_>, path: PathBuf) -> PyResult<(Py<PyDict>, Vec<&'static str>, Vec<String>)> {
     let run = py.detach(|| Run::read_access_log(&path)).map_err(|error| PyValueError::new_err(error.to_string()))?;

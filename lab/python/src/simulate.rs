@@ -1,4 +1,4 @@
-//! One link, and given jobs.
+//! Simulates given jobs on one link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use sim::queue::{self, Arrivals, Config, Horizon, Paths, Wire};
 use crate::called::{Called, Calls, Function};
 use crate::columns;
 
-/// When each job ends, in nanoseconds, the cut points of the policy's bands, and the bytes of a chunk.
+/// The instant at which each job ends in nanoseconds, the cut points of the policy's bands, and the bytes of a chunk.
 type Ended<'py> = (Bound<'py, PyBytes>, Vec<u64>, Option<u64>);
 
-/// Settings of a run beside its jobs and its policy.
+/// The settings of a run other than its jobs and its policy.
 #[derive(FromPyObject)]
 pub struct Settings {
     link: String,
@@ -25,13 +25,14 @@ pub struct Settings {
     call_limit_s: Option<f64>,
 }
 
-/// The names of policies that [`simulate`] takes, with what may follow each.
+/// The names of policies that [`simulate`] accepts, with the arguments that may follow each.
 #[pyfunction]
 pub fn policies() -> String {
     format!("ps, {}", sched::policy::FORMS)
 }
 
-/// Simulates these jobs on one link; `policy` is a name or a function, `classes` what a function is given, and `class` in an expression.
+/// Simulates these jobs on one link. `policy` is a name or a function. `classes` are the classes passed to a function,
+/// and the value of `class` in an expression.
 #[pyfunction]
 pub fn simulate<'py>(
     py: Python<'py>,
@@ -64,7 +65,7 @@ pub fn simulate<'py>(
             };
             let policy = Box::new(Called::new(function));
             let outcome = ended(&mut ends, |hooks| queue::run_under(&config, policy, hooks));
-            // What a function raised explains what came after it.
+            // An exception of the function explains any later error.
             calls.failure(py).map_or(Ok(()), Err)?;
             outcome?
         }
@@ -72,7 +73,7 @@ pub fn simulate<'py>(
     Ok((columns::column(py, &ends)?, cuts, chunk))
 }
 
-/// When each job ends, and the cut points and the chunk.
+/// The instant at which each job ends, the cut points and the chunk.
 fn ended(
     ends: &mut [u64],
     run: impl FnOnce(Hooks) -> Result<queue::Outcome, queue::Error>,

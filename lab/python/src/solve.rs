@@ -1,4 +1,4 @@
-//! Closed forms, and bounds of given jobs.
+//! Closed forms, and bounds for given jobs.
 
 use std::num::NonZeroU64;
 
@@ -16,7 +16,8 @@ use crate::columns;
 /// Response time in ms, slowdown, arrivals per second, mean size and cut points.
 type Solution = (f64, f64, f64, f64, Vec<f64>);
 
-/// The M/G/1 queue of these sizes (a distribution in words, or given ones) under a policy; of all jobs, or those of one size.
+/// Solves the M/G/1 queue under a policy, for sizes from a distribution's description or given ones. The result is for
+/// all jobs, or for jobs of one size.
 #[pyfunction(name = "mg1")]
 pub fn solve_mg1(
     policy: &str,
@@ -61,8 +62,8 @@ fn of_rank<'a>(queue: &'a Mg1, text: &str) -> PyResult<mg1::Solution<'a>> {
     Ok(queue.solve_rank(Knows { size, errors }, &rank.cuts(), &of))
 }
 
-/// For each of these jobs its response time in nanoseconds under the best schedule there can be, and under ideal sharing. With heads
-/// of responses the link carries segments, without them sizes alone.
+/// Returns the response time of each job in nanoseconds under the best possible schedule, and under ideal sharing. With
+/// the bytes of response heads, the link carries segments; without them, only the sizes.
 #[pyfunction]
 pub fn bounds<'py>(
     py: Python<'py>,
@@ -95,7 +96,8 @@ pub fn bounds<'py>(
     Ok((columns::column(py, &best)?, columns::column(py, &shared)?))
 }
 
-/// For each response the time of the link for its head and body in full segments, in nanoseconds: what slowdown is measured against.
+/// Returns the time that the link needs for the head and body of each response in full segments, in nanoseconds.
+/// Slowdown is relative to it.
 #[pyfunction]
 pub fn alone<'py>(py: Python<'py>, sizes: &[u8], heads: &[u8], link: &str) -> PyResult<Bound<'py, PyBytes>> {
     let link = columns::link(link)?;
@@ -104,7 +106,7 @@ pub fn alone<'py>(py: Python<'py>, sizes: &[u8], heads: &[u8], link: &str) -> Py
     columns::column(py, &times)
 }
 
-/// The same of a job that is its size and nothing else, as in queueing theory.
+/// Returns the same times for jobs without heads or segments, as in queueing theory.
 #[pyfunction]
 pub fn alone_plain<'py>(py: Python<'py>, sizes: &[u8], link: &str) -> PyResult<Bound<'py, PyBytes>> {
     let link = columns::link(link)?;
@@ -112,8 +114,8 @@ pub fn alone_plain<'py>(py: Python<'py>, sizes: &[u8], link: &str) -> PyResult<B
     columns::column(py, &times)
 }
 
-/// For each request, of these bytes of head and body, its response time in nanoseconds in the best order of whole packets with handshakes
-/// over a protocol in the load generator's words.
+/// Returns the response time of each request in nanoseconds, given its bytes of head and body, in the best order of
+/// whole packets. Handshakes are included. The protocol is named as in the load generator.
 #[pyfunction]
 pub fn packet_bound<'py>(
     py: Python<'py>,
@@ -131,5 +133,5 @@ pub fn packet_bound<'py>(
     columns::column(py, &times.into_iter().map(|time| time.0).collect::<Vec<u64>>())
 }
 
-/// Above it a sum with a head would wrap.
+/// The maximum size; above it a sum with a head would overflow.
 const BYTES_MAX: u64 = 1 << 50;

@@ -36,7 +36,7 @@ pub struct RecordWriter {
     part: Option<Part>,
 }
 
-/// A file that has begun under another name; it is removed unless it was given its own.
+/// A file that is being written under a temporary name. It is removed unless it gets its final name.
 struct Part {
     part: PathBuf,
     path: PathBuf,
@@ -44,7 +44,7 @@ struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // A whole one has its own name by now.
+        // A complete file has its final name by now.
         let _ = fs::remove_file(&self.part);
     }
 }
@@ -55,7 +55,7 @@ impl RecordWriter {
         Ok(RecordWriter { table, part: None })
     }
 
-    /// Creates a file that takes this name when it is finished, under `part` until then.
+    /// Creates a file that gets the name `path` when it is finished, and is called `part` until then.
     pub(crate) fn create_whole(part: PathBuf, path: PathBuf) -> Result<RecordWriter, FileError> {
         let table = RecordWriter::create(&part).map_err(|error| error.at(&path))?.table;
         Ok(RecordWriter { table, part: Some(Part { part, path }) })
@@ -80,7 +80,7 @@ impl RecordWriter {
         written.map_err(|error| at(error, &self.part))
     }
 
-    /// Flushes; reports an error that buffering had hidden.
+    /// Flushes, and reports an error that buffering had hidden.
     pub fn finish(self) -> Result<(), FileError> {
         let RecordWriter { table, part } = self;
         table.finish().map_err(|error| at(error, &part))?;
@@ -89,7 +89,7 @@ impl RecordWriter {
     }
 }
 
-/// The error, about the file that was asked for.
+/// Changes an error to name the requested file.
 fn at(error: FileError, part: &Option<Part>) -> FileError {
     match part {
         Some(of) => error.at(&of.path),

@@ -1,9 +1,9 @@
-//! What `weirlab run` and `weirlab load` print of the runs that they have done, and why a run may not be used. What runs say of a claim, and
-//! of each other, is judged in Python (package `weirlab`), which reads the records.
+//! Formats the results of runs for `weirlab run` and `weirlab load`, and states why a run may not be used. The Python
+//! package `weirlab`, which reads the records, compares runs with claims and with each other.
 //!
-//! Every job counts: one that did not complete counts with the time it waited, because dropping it would hide starvation.
-//! Beside each run stand two figures computed for its own jobs (crate `theory`): the clairvoyant bound, and ideal processor
-//! sharing.
+//! Every job counts: a job that did not complete counts with the time that it waited, because leaving it out would hide
+//! starvation. Each run is shown with two figures computed for its own jobs (crate `theory`): the clairvoyant bound,
+//! and ideal processor sharing.
 
 mod summary;
 mod table;

@@ -8,28 +8,29 @@ use units::{Nanos, Rate};
 
 use crate::validity::{beat_wire_time, void_reason};
 
-/// Assumed for a job of which no response head came: a small head of a plain file.
+/// The bytes assumed for the head of a response of which no head arrived: a small head of a plain file.
 const HEAD_BYTES_FALLBACK: u64 = 240;
 
-/// The most jobs the oracle of processor sharing has room for.
+/// The maximum number of jobs for which the oracle of processor sharing has room.
 const JOBS_MAX: usize = 1 << 23;
 
-/// The figures of the runs of one point of an experiment. Its JSON is read by other programs: names and order of fields are fixed.
+/// The figures of the runs of one point of an experiment. Other programs read its JSON, so names and order of fields
+/// must not change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub experiment: String,
-    /// The load that was asked for.
+    /// The requested load.
     pub rho: f64,
     pub link_bps: u64,
-    /// Jobs of the first run. Runs of a load that was closed on purpose have others each.
+    /// The number of jobs of the first run. Runs of a load that is closed on purpose differ in their jobs.
     pub jobs: usize,
     pub runs: Vec<RunSummary>,
-    /// Runs of the experiment that this machine could not do.
+    /// The runs of the experiment that this machine could not do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedRun>,
 }
 
-/// A run that was left out, and why.
+/// A run that was left out, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SkippedRun {
     pub name: String,
@@ -43,26 +44,26 @@ pub struct RunSummary {
     pub policy: String,
     pub shaping: String,
     pub completed: usize,
-    /// Jobs that ended in any other way; they count in every figure with the time they waited.
+    /// The number of jobs that ended in any other way. They count in every figure with the time that they waited.
     pub incomplete: usize,
-    /// Connections that the server's kernel gave up, where there were any.
+    /// The connections that the server's kernel gave up, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
-    /// Bytes of body received by all jobs.
+    /// The bytes of body received by all jobs.
     pub bytes: u64,
     pub response_time_ms: ResponseTimeMs,
-    /// Mean of response time over time alone on the idle link.
+    /// The mean of the response time divided by the time alone on the idle link.
     pub slowdown_mean: f64,
-    /// The bounds of its own jobs; `None` without a link, or for more jobs than the oracles take.
+    /// The bounds computed for the run's own jobs; `None` without a link, or for more jobs than the oracles accept.
     #[serde(flatten)]
     pub bounds: Option<Bounds>,
-    /// Completed jobs that took less time than their own bytes take alone on the link.
+    /// The number of completed jobs that took less time than their own bytes take alone on the link.
     pub beat_wire_time: usize,
-    /// `real`, or `virtual`: then computing took no time.
+    /// `real`, or `virtual` if computing took no time.
     pub clock: String,
-    /// The reason why the run may not be used, if so.
+    /// The reason why the run may not be used, if there is one.
     pub void: Option<String>,
-    /// Apart for each group of clients, where there are several.
+    /// The figures of each group of clients, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
     /// The times of pages, if pages were loaded.
@@ -70,40 +71,42 @@ pub struct RunSummary {
     pub pages: Option<PageTimesMs>,
 }
 
-/// Connections of a run that the server's kernel gave up. Their clients wait until the run ends, so the mean of all requests
-/// measures the wait of the laboratory.
+/// Connections that the server's kernel gave up during a run. Their clients wait until the run ends, so the mean over
+/// all requests measures how long the laboratory waits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GivenUp {
-    /// Connections (TCPAbortOnTimeout).
+    /// The number of connections (TCPAbortOnTimeout).
     pub connections: u64,
-    /// Mean response time of the requests that completed.
+    /// The mean response time of the requests that completed.
     pub completed_mean_ms: Option<f64>,
 }
 
-/// Mean response times that were computed for the jobs of a run.
+/// Mean response times computed for the jobs of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Of the clairvoyant bound: the link takes any part of any response, and there is no handshake.
+    /// The mean response time of the clairvoyant bound: the link may carry any part of any response at any time, and
+    /// there is no handshake.
     pub bound_ms: f64,
-    /// Of ideal processor sharing.
+    /// The mean response time under ideal processor sharing.
     pub ideal_ps_ms: f64,
-    /// The run's mean over that of the clairvoyant bound.
+    /// The run's mean divided by the mean of the clairvoyant bound.
     pub bound_ratio: f64,
 }
 
 /// The figures of one group of clients in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupSummary {
-    /// Empty if the run does not say.
+    /// The group's name; empty if the run does not name it.
     pub name: String,
     pub jobs: usize,
     pub completed: usize,
     pub response_time_ms: ResponseTimeMs,
-    /// Jobs completed while requests still came, per second of that time: what is answered after it flatters nobody.
+    /// The number of jobs completed while requests still arrived, per second of that time. Later completions do not
+    /// count in favour of any server.
     pub per_s: f64,
 }
 
-/// Nearest-rank percentiles, see `stats`.
+/// Nearest-rank percentiles; see `stats`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ResponseTimeMs {
     pub mean: f64,
@@ -113,15 +116,16 @@ pub struct ResponseTimeMs {
     pub max: f64,
 }
 
-/// From the instant at which the HTML of a page was due.
+/// The times of pages, from the instant at which the HTML of a page was due.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PageTimesMs {
     pub count: usize,
-    /// The pages that are not whole: a request failed, or the run ended first. They count with the time they waited.
+    /// The number of incomplete pages: a request failed, or the run ended first. They count with the time that they
+    /// waited.
     pub not_whole: usize,
-    /// Until the HTML, all style sheets and the scripts that block were there.
+    /// The time until the HTML, all style sheets and all blocking scripts had arrived.
     pub first_view: ResponseTimeMs,
-    /// Until everything was.
+    /// The time until everything had arrived.
     pub full: ResponseTimeMs,
 }
 
@@ -170,7 +174,7 @@ impl RunSummary {
     }
 }
 
-/// The jobs as the link sees them; none without a link.
+/// The jobs as demands on the link; empty without a link.
 fn demands(run: &Run) -> Vec<Demand> {
     let Some(link) = Rate::from_bits_per_s(run.manifest.link_bps) else { return Vec::new() };
     let demand = |record: &JobRecord| {
@@ -190,7 +194,7 @@ impl Bounds {
 }
 
 impl GivenUp {
-    /// `None` where the kernel gave nothing up, or nobody counted.
+    /// `None` if the kernel gave up no connection, or if they were not counted.
     fn of(run: &Run) -> Option<GivenUp> {
         let connections = run.manifest.environment.get(GIVEN_UP)?.parse().ok().filter(|count| *count > 0)?;
         let completed = run.records.iter().filter(|record| record.is_complete());
@@ -200,7 +204,7 @@ impl GivenUp {
 }
 
 impl ResponseTimeMs {
-    /// All zero where there was none.
+    /// All values are zero if there are no spans.
     fn of(mut spans: Vec<Nanos>) -> ResponseTimeMs {
         let mean = stats::mean_nanos(&spans).unwrap_or_default() / 1e6;
         spans.sort_unstable();
@@ -210,7 +214,7 @@ impl ResponseTimeMs {
 }
 
 impl PageTimesMs {
-    /// `None` of a run that loaded no pages.
+    /// `None` for a run that loaded no pages.
     fn of(pages: &[PageRecord]) -> Option<PageTimesMs> {
         let until = |instant: fn(&PageRecord) -> u64| {
             ResponseTimeMs::of(pages.iter().map(|page| Nanos(instant(page).saturating_sub(page.arrival_ns))).collect())
@@ -224,7 +228,7 @@ impl PageTimesMs {
     }
 }
 
-/// Empty where there is one group only: it is the run.
+/// Empty if there is only one group, which is the run.
 fn groups(run: &Run) -> Vec<GroupSummary> {
     let numbers: BTreeSet<u32> = run.records.iter().map(|record| record.group).collect();
     let seconds = run.manifest.seconds.max(f64::MIN_POSITIVE);
@@ -257,9 +261,9 @@ mod tests {
     fn figures_by_hand() {
         let run = RunSummary::of(&two_jobs([10, 4]));
         let bounds = run.bounds.unwrap();
-        // SRPT: the small one preempts at 1 ms and takes 1.266; the large one ends at 3.398 + 1.266.
+        // SRPT: the small job preempts at 1 ms and takes 1.266; the large one ends at 3.398 + 1.266.
         assert!((bounds.bound_ms - (4.664 + 1.266) / 2.0).abs() < 1e-9);
-        // PS: shared from 1 ms, the small one takes twice its time.
+        // PS: from 1 ms the link is shared, and the small job takes twice its time.
         assert!((bounds.ideal_ps_ms - (4.664 + 2.532) / 2.0).abs() < 1e-9);
         assert!((bounds.bound_ratio - 7.0 / 2.965).abs() < 1e-9);
         assert_eq!((run.completed, run.incomplete, run.bytes), (2, 0, 4000));
@@ -268,7 +272,7 @@ mod tests {
         assert_eq!((run.void, run.groups, run.pages), (None, vec![], None));
     }
 
-    /// Other programs read this text: names, order and nothing else.
+    /// Other programs read this text: the names and their order are fixed.
     #[test]
     fn json_is_exactly_as_agreed() {
         let skipped = vec![SkippedRun { name: "c".into(), reason: "no cake".into() }];
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(found.each_ref().map(|run| (run.bounds, run.slowdown_mean)), [(None, 0.0); 2]);
     }
 
-    /// The large one of two was given up, and waited for 10 s.
+    /// The large one of two jobs was given up, and waited for 10 s.
     #[test]
     fn what_the_kernel_gave_up_is_apart_from_the_mean() {
         let mut run = two_jobs([10_000, 4]);

@@ -10,7 +10,7 @@ const NAME_CHARS_MAX: usize = 22;
 const HEADING: [&str; 11] =
     ["run", "completed", "others", "mean, ms", "p50", "p90", "p99", "max", "slowdown", "/ bound", "ideal PS"];
 
-/// The summary for people: a row for each run, and below it what figures do not say.
+/// Formats the summary for people: a row for each run, and below the rows the remarks that the figures cannot express.
 pub fn table(summary: &Summary) -> String {
     let link = Rate::from_bits_per_s(summary.link_bps).map_or("unknown".into(), |rate| rate.to_string());
     let mut text = format!("{}: {} jobs, link {link}, rho {}\n", summary.experiment, summary.jobs, summary.rho);
@@ -82,7 +82,7 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     pages.into_iter().chain(groups).chain(given_up).chain(beat).chain(void).collect()
 }
 
-/// A mean that is the laboratory's own patience is not left without the one of what completed.
+/// Adds the mean of the completed requests to a mean that is dominated by the laboratory's own waiting time.
 fn told(run: &RunSummary, given_up: GivenUp) -> String {
     let (name, count) = (&run.name, given_up.connections);
     let share = 100.0 * count as f64 / (run.completed + run.incomplete).max(1) as f64;
@@ -94,7 +94,7 @@ fn told(run: &RunSummary, given_up: GivenUp) -> String {
     )
 }
 
-/// Three significant digits, or all before the point.
+/// Formats three significant digits, or all digits before the point.
 fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 1.0 => 3,
@@ -111,7 +111,7 @@ mod tests {
     use crate::SkippedRun;
     use crate::testing::run;
 
-    /// The whole of it as text: a reviewer reads the difference.
+    /// The complete text, so that a reviewer sees every difference.
     #[test]
     fn as_it_is_printed() {
         let mut runs = [(40, 90), (2, 80)].map(|(small_ms, large_ms)| {

@@ -1,4 +1,4 @@
-//! Runs made up for the tests of this crate.
+//! Sample runs for the tests of this crate.
 
 use record::{JobRecord, Manifest, Run};
 

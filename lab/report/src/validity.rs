@@ -1,42 +1,44 @@
-//! When a run may not be used, and says so: the machine, not the schedule, would be what was measured.
+//! The reasons why a run may not be used: the machine and not the schedule would have been measured.
 
 use record::{JobRecord, Run};
 use theory::wire_service;
 use units::wire::SEGMENT_BYTES;
 use units::{Nanos, Rate};
 
-/// Share of a core above which the server or the load generator may itself have been the bottleneck.
+/// The share of a core above which the server or the load generator may itself have been the bottleneck.
 pub const CPU_MAX: f64 = 0.5;
 
-/// Lateness of the load generator at the 99th percentile above which arrivals were not those that were asked for.
+/// The lateness of the load generator at the 99th percentile above which arrivals differ from the requested ones.
 pub const LATENESS_P99_MAX: Nanos = Nanos::from_millis(1);
 
-/// Share of the run's time in which the server was ready and waited for a processor above which others than itself decided
-/// how fast it was.
+/// The share of the run's time for which the server was ready and waited for a processor, above which other programs
+/// determined its speed.
 ///
-/// Measured on the same jobs (000, figure 3, rho 0.3 to 0.8, 90,000 requests), beside programs of equal priority and alone.
-/// Mean response time against the same run alone, by the share of the 2 s in which a request came:
+/// Measured on the same jobs (000, figure 3, rho 0.3 to 0.8, 90,000 requests), with programs of equal priority and
+/// without. The table gives the mean response time relative to the same run without other programs, by the share for
+/// the 2 s in which a request arrived:
 ///
 /// | share, % | < 1 | 1-5 | 5-7.5 | 7.5-10 | 10-15 | 15-20 | 20-30 | > 30 |
 /// |---|---|---|---|---|---|---|---|---|
 /// | Apache, attach srpt | 1.00 | 1.04 | 1.08 | 1.12 | 1.16 | 1.25 | 1.38 | 2.7 |
 /// | Weir, bands | 1.00 | 1.04 | 1.07 | 1.16 | 1.19 | 1.39 | 1.43 | 4.2 |
 ///
-/// By whole runs, whose worst seconds count most: 0.95 to 1.02 with at most 3 %, 0.98 to 1.04 with 5 to 7 % (paced under W1, whose
-/// own threads wait for each other), 1.28 with 9 %, 1.17 to 1.28 with 10 to 18 %. Servers whose connections share one
-/// FIFO wait there and not here: their means do not tell, their medians do (1.04 with 7.5 to 10 %).
+/// For whole runs, in which the worst seconds count most, the ratio is 0.95 to 1.02 with at most 3 %, 0.98 to 1.04 with
+/// 5 to 7 % (paced under W1, whose own threads wait for each other), 1.28 with 9 %, and 1.17 to 1.28 with 10 to 18 %.
+/// If connections share one FIFO, requests wait there and not for the processor: the means then show no effect, but the
+/// medians do (1.04 with 7.5 to 10 %).
 pub const SERVER_WAIT_MAX: f64 = 0.075;
 
-/// Share of all processors' time above which the machine was full; it decides only where the kernel does not tell how long
-/// the server waited.
+/// The share of all processors' time above which the machine was full. It is used only if the kernel does not report
+/// how long the server waited.
 pub const MACHINE_BUSY_MAX: f64 = 0.9;
 
-/// Every reason why the run is void, in one text; `None` if it is good.
+/// Returns all reasons why the run is void, in one text; `None` if it is valid.
 pub fn void_reason(run: &Run) -> Option<String> {
     let manifest = &run.manifest;
     let mut reasons: Vec<String> = manifest.void.iter().cloned().collect();
     for (who, cpu) in [("the server", manifest.server_cpu), ("the load generator", manifest.client_cpu)] {
-        // A figure that is not a number was not measured: that is no better than too much.
+        // A figure that is not a number was not measured, which is no better than too high.
         if let Some(cpu) = cpu.filter(|&cpu| cpu.is_nan() || cpu > CPU_MAX) {
             add(&mut reasons, format!("{who} used {cpu:.2} of a core, more than {CPU_MAX}"));
         }
@@ -52,7 +54,8 @@ pub fn void_reason(run: &Run) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// Returns the reason why the processors were too short. Others on the machine do not void a run that they did not delay.
+/// Returns a reason if the server had too little processor time. Other programs on the machine do not void a run that
+/// they did not delay.
 fn processors(manifest: &record::Manifest) -> Option<String> {
     let share = |name: &str| manifest.environment.get(name)?.parse::<f64>().ok();
     let percent = |share: f64| share * 100.0;
@@ -66,37 +69,39 @@ fn processors(manifest: &record::Manifest) -> Option<String> {
     Some(format!("the processors were {busy:.0} % busy, more than {most} %"))
 }
 
-/// Adds a reason, unless the load generator has said the same.
+/// Adds a reason, unless the load generator has reported the same.
 fn add(reasons: &mut Vec<String>, reason: String) {
     if !reasons.iter().any(|said| said.contains(&reason)) {
         reasons.push(reason);
     }
 }
 
-/// The time by which, before its wire time, a response may seem to end: clocks of two programs and of kernels that count in
-/// nanoseconds, read before and after the event. A byte takes 800 ns at 10 Mbit/s; by a token bucket it is 1,211 us.
+/// The time by which a response may seem to end before its wire time. Two programs and two kernels count in nanoseconds
+/// and read their clocks before and after the event. A byte takes 800 ns at 10 Mbit/s; a token bucket can be 1,211 us
+/// early.
 const CLOCK_GRANULARITY: Nanos = Nanos::from_micros(1);
 
-/// The key of a manifest's environment for a link that serialises, and how it does; runs over a token bucket do not have it.
+/// The key of a manifest's environment for a link that serialises packets; its value says how. Runs over a token bucket
+/// do not have it.
 const WIRE: &str = "wire";
 
-/// Returns the number of completed jobs that took less time than the link alone takes for their own bytes.
+/// Returns the number of completed jobs that took less time than the link needs for their own bytes alone.
 ///
-/// A token bucket sends a packet first and waits afterwards, so on one a response ends up to a packet before its time, and a run seems
-/// closer to the bounds than any schedule of a wire can come. No figure of the run shows it.
+/// A token bucket sends a packet first and waits afterwards. A response then ends up to a packet early, and a run seems
+/// closer to the bounds than any schedule on a wire can be. No figure of the run shows it.
 pub(crate) fn beat_wire_time(run: &Run) -> usize {
     let Some(link) = Rate::from_bits_per_s(run.manifest.link_bps) else { return 0 };
     run.records.iter().filter(|record| record.is_complete() && beats(record, link)).count()
 }
 
-/// Returns the reason why a run is void that says it went over a wire.
+/// Returns the reason why a run that claims to have used a wire is void.
 fn not_a_wire(run: &Run) -> Option<String> {
     let beat = Some(beat_wire_time(run)).filter(|beat| *beat > 0 && run.manifest.environment.contains_key(WIRE))?;
     let completed = run.records.iter().filter(|record| record.is_complete()).count();
     Some(format!("{beat} of {completed} jobs beat their own wire time: the link does not serialise"))
 }
 
-/// Links round every packet to a nanosecond.
+/// Links round the time of every packet to a nanosecond.
 fn beats(record: &JobRecord, link: Rate) -> bool {
     let rounding = Nanos((record.head_bytes + record.body_bytes).div_ceil(SEGMENT_BYTES));
     let needed = wire_service(record.head_bytes, record.body_bytes, link);
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn a_job_sooner_than_its_own_bytes_is_found() {
         assert_eq!(beat_wire_time(&took(1_266_000)), 0);
-        // As far as the clock goes, and a nanosecond for its packet.
+        // At the limit of the clock's resolution, and a nanosecond for its packet.
         assert_eq!((beat_wire_time(&took(1_264_999)), beat_wire_time(&took(1_264_998))), (0, 1));
         let mut short = took(100_000);
         short.records[1].outcome = record::Outcome::Reset;

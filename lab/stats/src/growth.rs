@@ -1,20 +1,20 @@
-//! Bins of sizes [x, 1.2 x) that are the same for every run: a run whose sizes are not known beforehand has no smallest
+//! Bins of sizes [x, 1.2 x) that are the same for every run. A run whose sizes are not known in advance has no smallest
 //! size to start from, and two runs are compared bin by bin.
 
 /// Sizes from 2^60 on share the last bin.
 const SIZE_BITS: u32 = 60;
 
-/// Bits below the leading one that the first guess looks at: a sixteenth, less than a bin, so that at most one bin
-/// boundary lies within.
+/// The number of bits below the leading one that the first guess uses. Sizes that share them differ by less than a
+/// sixteenth, which is less than a bin, so at most one bin boundary lies among them.
 const GUESS_BITS: u32 = 4;
 
-/// The bins: the first holds sizes 0 and 1, each next one begins at 1.2 times the beginning of its predecessor, rounded up, at
-/// least one byte later.
+/// The bins. The first contains sizes 0 and 1. Each following bin begins at 1.2 times the beginning of its predecessor,
+/// rounded up, and at least one byte later.
 #[derive(Debug, Clone)]
 pub struct GrowthBins {
-    /// First size of each bin.
+    /// The first size of each bin.
     starts: Vec<u64>,
-    /// The guesses by leading bit and the [`GUESS_BITS`] after it, the bin of the smallest such size.
+    /// The guesses: for each leading bit and the [`GUESS_BITS`] after it, the bin of the smallest such size.
     guesses: Vec<u16>,
 }
 
@@ -40,7 +40,7 @@ impl GrowthBins {
         self.starts.len()
     }
 
-    /// The first size of a bin; the size after its last is that of the next bin.
+    /// The first size of a bin; the bin ends before the first size of the next.
     pub fn start(&self, bin: usize) -> Option<u64> {
         self.starts.get(bin).copied()
     }

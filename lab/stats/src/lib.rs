@@ -1,8 +1,8 @@
 //! Means, percentiles and size classes of response times and slowdowns.
 //!
-//! Percentiles are *nearest rank*: always a value that was really observed.
+//! Percentiles are *nearest rank*: always an observed value.
 //!
-//! Nothing observed has no mean: such questions answer `None`, never NaN.
+//! Without observations there is no mean: such functions return `None`, never NaN.
 //!
 //! ```
 //! assert_eq!(stats::mean(&[1.0, 2.0, 6.0]), Some(3.0));

@@ -5,7 +5,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The mean of spans of time, summed as integers: no order of summation changes it. In nanoseconds.
+/// The mean of spans of time in nanoseconds, summed as integers, so that the order of summation does not change it.
 pub fn mean_nanos(spans: &[Nanos]) -> Option<f64> {
     let sum: u128 = spans.iter().map(|span| u128::from(span.0)).sum();
     (!spans.is_empty()).then(|| sum as f64 / spans.len() as f64)

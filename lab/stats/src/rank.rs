@@ -1,7 +1,7 @@
-/// The nearest-rank percentile of values in ascending order: the smallest value that at least `permille` / 1000 of
-/// them do not exceed. 0 gives the least, 1000 or more the greatest.
+/// The nearest-rank percentile of values in ascending order: the smallest value that is greater than or equal to at
+/// least `permille` / 1000 of them. 0 gives the minimum, 1000 or more the maximum.
 ///
-/// Per mille rather than a fraction, so that the rank is found by integers and 99.5 % has no rounding error.
+/// Per mille instead of a fraction, so that the rank is computed with integers and 99.5 % has no rounding error.
 pub fn nearest_rank<T: Copy + PartialOrd>(ascending: &[T], permille: u32) -> Option<T> {
     debug_assert!(ascending.is_sorted());
     let rank = (ascending.len() as u128 * u128::from(permille)).div_ceil(1000) as usize;
@@ -27,7 +27,8 @@ mod tests {
     }
 
     proptest! {
-        /// The definition itself: enough values at or below it, and not enough below the next smaller value.
+        /// The definition: enough values are at most as large, and not enough are at most as large as the next smaller
+        /// value.
         #[test]
         fn is_the_smallest_that_covers(mut values in prop::collection::vec(0u32..50, 1..80), permille in 0u32..=1000) {
             values.sort();

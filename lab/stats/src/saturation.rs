@@ -1,52 +1,56 @@
-//! At what load a link is full, found from what it sent while work arrived.
+//! Finds the load at which a link is full, from the amounts that it sent while work arrived.
 //!
-//! Utilisation grows with the load until the link is full and then grows no more; where it stops is the critical load. In
-//! bins of a ramp that corner is blurred: work of a busy second is sent in the next. So what is fitted to the bytes sent is
-//! the queue itself: work, as we count it, costs the link `cost` times as much and leaves at most at `capacity`. The slack
-//! times fix the first, the busy ones the second, and the critical load is their quotient. Errors allow for a model that is wrong for
-//! seconds on end: the squares are summed up by blocks of time.
+//! Utilisation grows with the load until the link is full and then stays constant; the load at which it stops growing
+//! is the critical load. In the bins of a ramp that corner is blurred, because work of a busy second is sent in the
+//! next. The model fitted to the bytes sent is therefore the queue itself: work, as we count it, costs the link `cost`
+//! times as much and leaves at `capacity` at most. The idle times determine the cost and the busy times the capacity,
+//! and the critical load is capacity / cost. The errors allow for a model that is wrong for seconds at a time, because
+//! the squares are summed in blocks of time.
 
-/// Work that arrives: when, seconds, and how much.
+/// Arriving work: its instant in seconds, and its amount.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     pub at_s: f64,
     pub amount: f64,
 }
 
-/// The amount that a link sent up to an instant, in all.
+/// The total amount that a link has sent up to an instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sent {
     pub at_s: f64,
     pub total: f64,
 }
 
-/// The parameters that fit best, each with half its 95 % confidence interval.
+/// The best-fitting parameters, each with half its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Saturation {
     /// The amount that the link sends for one unit of work.
     pub cost: f64,
     pub cost_half_width: f64,
-    /// The amount that the link sends per second when it is full.
+    /// The amount that the link sends per second when full.
     pub capacity: f64,
     pub capacity_half_width: f64,
-    /// Units of work per second at which the link is full: capacity / cost.
+    /// The units of work per second at which the link is full: capacity / cost.
     pub critical: f64,
     pub critical_half_width: f64,
 }
 
-/// Steps of the fit: it is quadratic where busy times stay the same ones, and ends after four or five.
+/// The maximum number of steps of the fit. The problem is quadratic as long as the busy times do not change, and the
+/// fit ends after four or five steps.
 const STEPS_MAX: usize = 30;
-/// The fit ends when nothing changes by more than this share.
+/// The fit ends when no parameter changes by more than this share.
 const STEP_LEAST: f64 = 1e-9;
-/// Step of the derivatives, as a share.
+/// The step of the derivatives, relative to the parameter.
 const NUDGE: f64 = 1e-4;
-/// Consecutive blocks of time for the errors, long enough to be nearly independent.
+/// The number of consecutive blocks of time for the errors; each is long enough to be nearly independent.
 const BLOCKS: usize = 20;
-/// The two-sided point of the normal distribution: Student's at 18 degrees of freedom.
+/// The number of standard errors in half a 95 % interval: the two-sided point of Student's distribution with 18 degrees
+/// of freedom.
 const STANDARD_ERRORS: f64 = 2.101;
 
-/// Fits a queue to a link: `work` in order of time, `sent` counted from any zero, in order of time, the first when nothing
-/// waits. `guess` is the capacity it should have. `None` if what was sent does not tell: too few observations, or never full.
+/// Fits a queue to a link. `work` and `sent` are in order of time; `sent` may count from any zero, and starts when
+/// nothing waits. `guess` is the expected capacity. `None` if the data do not determine the parameters: there are too
+/// few observations, or the link was never full.
 pub fn saturation(work: &[Work], sent: &[Sent], guess: f64) -> Option<Saturation> {
     if sent.len() <= BLOCKS {
         return None;
@@ -60,7 +64,7 @@ pub fn saturation(work: &[Work], sent: &[Sent], guess: f64) -> Option<Saturation
     for _ in 0..STEPS_MAX {
         let (slopes, here) = (slopes(&residuals, found), residuals(found));
         let step = solve(normal(&slopes), gradient(&slopes, &here))?;
-        // A step that overshoots is halved; without one that improves, this is the best.
+        // A step that overshoots is halved. If no step improves the fit, the present one is the best.
         let squares = |at: [f64; 2]| residuals(at).iter().map(|residual| residual * residual).sum::<f64>();
         let before = squares(found);
         let tried = (0..10).map(|halvings| {
@@ -78,7 +82,8 @@ pub fn saturation(work: &[Work], sent: &[Sent], guess: f64) -> Option<Saturation
     Some(with_errors(found, covariance(&slopes, &residuals(found))?))
 }
 
-/// Returns the work that a queue does between the instants if it is never idle while anything waits, at this cost of work.
+/// Returns the work that a queue does between the instants, if it is never idle while work waits, with this cost of
+/// work.
 fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64> {
     let (mut waiting, mut now_s, mut arrivals) = (0.0f64, 0.0, work.iter().peekable());
     let mut total = 0.0;
@@ -100,7 +105,7 @@ fn departures(work: &[Work], sent: &[Sent], cost: f64, capacity: f64) -> Vec<f64
     totals.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// The growth of each modelled interval with either parameter, per share of it.
+/// The derivatives of each modelled interval with respect to each parameter, relative to the parameter.
 fn slopes(residuals: &impl Fn([f64; 2]) -> Vec<f64>, at: [f64; 2]) -> [Vec<f64>; 2] {
     [0, 1].map(|n| {
         let (mut less, mut more) = (at, at);
@@ -126,7 +131,7 @@ fn gradient(slopes: &[Vec<f64>; 2], residuals: &[f64]) -> [f64; 2] {
 fn inverse(matrix: [[f64; 2]; 2]) -> Option<[[f64; 2]; 2]> {
     let [[a, b], [c, d]] = matrix;
     let determinant = a * d - b * c;
-    // Nearly none: one of the two was never felt.
+    // The determinant is nearly zero if one of the two parameters had no effect.
     let is_regular = determinant.is_finite() && determinant.abs() > 1e-9 * (a * d).abs();
     is_regular.then(|| [[d / determinant, -b / determinant], [-c / determinant, a / determinant]])
 }
@@ -136,7 +141,8 @@ fn solve(matrix: [[f64; 2]; 2], right: [f64; 2]) -> Option<[f64; 2]> {
     Some([0, 1].map(|row| inverse[row][0] * right[0] + inverse[row][1] * right[1]))
 }
 
-/// Returns the covariance of both parameters, from the sums of blocks of time (the sandwich of Huber and White, by clusters).
+/// Returns the covariance of both parameters, from the sums of blocks of time (the sandwich estimator of Huber and
+/// White, by clusters).
 fn covariance(slopes: &[Vec<f64>; 2], residuals: &[f64]) -> Option<[[f64; 2]; 2]> {
     let bread = inverse(normal(slopes))?;
     let block = residuals.len().div_ceil(BLOCKS);
@@ -158,7 +164,7 @@ fn covariance(slopes: &[Vec<f64>; 2], residuals: &[f64]) -> Option<[[f64; 2]; 2]
 fn with_errors([cost, capacity]: [f64; 2], covariance: [[f64; 2]; 2]) -> Saturation {
     let half_width = |variance: f64| STANDARD_ERRORS * variance.max(0.0).sqrt();
     let critical = capacity / cost;
-    // Of a quotient, to first order.
+    // The error of a quotient, to first order.
     let relative = covariance[0][0] / (cost * cost) + covariance[1][1] / (capacity * capacity)
         - 2.0 * covariance[0][1] / (cost * capacity);
     Saturation {
@@ -175,7 +181,7 @@ fn with_errors([cost, capacity]: [f64; 2], covariance: [[f64; 2]; 2]) -> Saturat
 mod tests {
     use super::*;
 
-    /// A ramp of loads from 0.6 to 1.4 of 100 units a second, in pieces of 10 that come at uneven times.
+    /// A ramp of loads from 0.6 to 1.4 of 100 units a second, in pieces of 10 at uneven times.
     fn ramp(seconds: f64) -> Vec<Work> {
         let mut work = vec![];
         let (mut at_s, mut state) = (0.0, 7u64);
@@ -188,7 +194,7 @@ mod tests {
         work
     }
 
-    /// What a link with this cost and capacity sends, looked at every second.
+    /// The amounts that a link with this cost and capacity sends, read every second.
     fn link(work: &[Work], seconds: usize, cost: f64, capacity: f64) -> Vec<Sent> {
         let mut sent: Vec<Sent> = (0..=seconds).map(|s| Sent { at_s: s as f64, total: 1000.0 }).collect();
         let steps = departures(work, &sent, cost, capacity);
@@ -211,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Counters that are read a little late, and work that takes a little longer to get to the link.
+    /// The counters are read slightly late, and work takes slightly longer to reach the link.
     #[test]
     fn noise_is_in_the_error() {
         let work = ramp(120.0);
@@ -228,7 +234,7 @@ mod tests {
     fn a_link_that_was_never_full_tells_no_critical_load() {
         let work: Vec<Work> = (0..600).map(|n| Work { at_s: f64::from(n) / 10.0, amount: 3.0 }).collect();
         let sent = link(&work, 60, 1.0, 100.0);
-        // Each piece alone is sent in 30 ms, at a pace that whole seconds do not show.
+        // Each piece alone is sent in 30 ms, at a pace that readings every second do not show.
         assert!(saturation(&work, &sent, 100.0).is_none_or(|found| found.critical_half_width > 10.0));
         assert_eq!(saturation(&work, &sent[..10], 100.0), None);
     }

@@ -1,15 +1,17 @@
 //! Classes of jobs by size.
 
-/// Upper ends of classes of like size, bytes, the last without one: 004 (section 2) has "a small number" of them and does not say which.
+/// The upper ends of the size classes in bytes; the last class has none. 004 (section 2) has "a small number" of
+/// classes and does not specify them.
 pub const SIZE_DECADES: [u64; 3] = [1_000, 10_000, 100_000];
 
-/// The class of [`SIZE_DECADES`] that this size is in: a size at an end belongs below it.
+/// The class of [`SIZE_DECADES`] that contains this size. A size equal to an end belongs to the class below it.
 pub fn size_decade(size_bytes: u64) -> usize {
     SIZE_DECADES.partition_point(|&end| end < size_bytes)
 }
 
-/// The mean of the means of classes, each with a weight; a class without a mean is left out. With the numbers of its own jobs as weights it is
-/// the mean of all jobs; 004 (section 2) uses it so that one large file more or less does not decide.
+/// The mean of the means of classes, each with a weight; a class without a mean is left out. If the weights are the
+/// numbers of its jobs, it is the mean of all jobs. 004 (section 2) uses it so that one large file more or less does
+/// not change the result much.
 pub fn weighted_mean(classes: impl IntoIterator<Item = (f64, Option<f64>)>) -> Option<f64> {
     let present = classes.into_iter().filter_map(|(weight, mean)| Some((weight, mean?)));
     let (weights, sum) =
@@ -24,7 +26,8 @@ mod tests {
     #[test]
     fn decades_and_their_weighted_mean() {
         assert_eq!([1, 1_000, 1_001, 100_000, 100_001].map(size_decade), [0, 0, 1, 2, 3]);
-        // 3 jobs of 2 ms, 1 of 10 ms; once by their own numbers, once by those of a run with as many of both.
+        // 3 jobs of 2 ms and 1 of 10 ms; once with their own numbers as weights, once with the numbers of a run that
+        // has as many of both.
         assert_eq!(weighted_mean([(3.0, Some(2.0)), (1.0, Some(10.0)), (7.0, None)]), Some(4.0));
         assert_eq!(weighted_mean([(1.0, Some(2.0)), (1.0, Some(10.0))]), Some(6.0));
         assert_eq!(weighted_mean([(1.0, None)]), None);

@@ -1,11 +1,12 @@
-//! Moments of values that are seen once and not kept: a simulation of a hundred million jobs has room for their sums only.
+//! Moments of values that are seen once and not kept: a simulation of a hundred million jobs has room only for their
+//! sums.
 
 use units::Nanos;
 
-/// Count, mean and variance of numbers that come one by one.
+/// Computes count, mean and variance of numbers that arrive one by one.
 ///
-/// Sums of differences from the first value rather than of the values: equal values then have a variance of exactly 0,
-/// and no division is made per value, as Welford's recurrence needs.
+/// It sums the differences from the first value instead of the values. Equal values then have a variance of exactly 0,
+/// and no division per value is needed, as in Welford's recurrence.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -40,9 +41,9 @@ impl Moments {
     }
 }
 
-/// The same of spans of time, in integers: the order in which they come changes nothing.
+/// Computes count, mean and variance of spans of time in integers, so that their order does not matter.
 ///
-/// A sum of squares has room for 10^11 spans of 10^13 ns (nearly three hours) each.
+/// The sum of squares has room for 10^11 spans of 10^13 ns (nearly three hours) each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpanMoments {
     count: u64,
@@ -67,13 +68,13 @@ impl SpanMoments {
         self.max
     }
 
-    /// In nanoseconds.
+    /// The mean in nanoseconds.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// In square nanoseconds. Exact to about 16 digits of the mean square, so relative to a variance much smaller than
-    /// that (spans that hardly differ) to fewer.
+    /// The variance in square nanoseconds. It is exact to about 16 digits of the mean square. Relative to a variance
+    /// that is much smaller than the mean square (spans that hardly differ), fewer digits are exact.
     pub fn variance_ns2(&self) -> Option<f64> {
         let mean = self.mean_ns()?;
         Some((self.squares as f64 / self.count as f64 - mean * mean).max(0.0))
@@ -99,7 +100,7 @@ mod tests {
     }
 
     proptest! {
-        /// One by one gives what the functions on whole slices give.
+        /// Values added one by one give the results of the functions on whole slices.
         #[test]
         fn agrees_with_the_slice(values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
             let (mut moments, mut spans) = (Moments::default(), SpanMoments::default());
