@@ -68,6 +68,25 @@ proptest! {
         }
     }
 
+    /// A client that marks everything urgent never goes before others that it would not go before without wishes.
+    #[test]
+    fn everything_urgent_gains_nothing(streams in streams(0..8)) {
+        let is_first_with = |urgency| {
+            let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+            let connections: Vec<_> = (0..4).map(|_| scheduler.open(Framing::ETHERNET)).collect();
+            let mut own = Vec::new();
+            for (at, bytes, wish) in &streams {
+                let urgency = if *at == 0 { urgency } else { *wish };
+                let precedence = Precedence { urgency, is_incremental: false };
+                let arrival = Arrival::of(Size::Known(*bytes));
+                let job = scheduler.arrive_on(Nanos::ZERO, connections[*at], arrival, precedence).unwrap();
+                own.extend((*at == 0).then_some(job));
+            }
+            own.contains(&scheduler.poll_grant(Nanos::ZERO).unwrap().job)
+        };
+        prop_assert!(is_first_with(3) || !is_first_with(0));
+    }
+
     /// Without wishes, the connection of a job changes nothing: the order is SRPT's.
     #[test]
     fn without_wishes_it_is_srpt(streams in streams(3..4), spec in prop::sample::select(&["srpt", "psjf", "srrt"][..])) {
