@@ -1,16 +1,17 @@
 use record::JobRecord;
 
-/// The callbacks of a caller while a simulation runs. The run is the same with or without.
+/// The callbacks of a caller during a simulation. They do not affect the run.
 #[derive(Default)]
 pub struct Hooks<'a> {
-    /// Every job that is counted, as it leaves, and at a finite horizon those that did not, as incomplete. The jobs of the
-    /// warm-up, and those that come behind the last one counted, are nobody's result; the first counted is job 0.
+    /// Called for every counted job as it leaves. At a finite horizon it is also called for the counted jobs that did
+    /// not leave, as incomplete. Jobs of the warm-up and jobs after the last counted one are not reported; the first
+    /// counted job is job 0.
     pub record: Option<&'a mut dyn FnMut(JobRecord)>,
-    /// The callback for the number of jobs that have left, now and then (at least every [`PROGRESS_JOBS`] jobs).
+    /// Called from time to time (at least every [`PROGRESS_JOBS`] jobs) with the number of jobs that have left.
     pub progress: Option<&'a mut dyn FnMut(u64)>,
 }
 
-/// Often enough for a progress bar, too seldom to cost anything.
+/// The interval of progress calls: often enough for a progress bar, and too seldom to cost anything.
 pub const PROGRESS_JOBS: u64 = 1 << 16;
 
 impl Hooks<'_> {

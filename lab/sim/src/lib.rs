@@ -1,11 +1,11 @@
-//! What cannot be measured on two cores can be simulated: three models of rising detail, all driving the same
-//! [`sched::Scheduler`] that the server runs on.
+//! Simulates what two cores cannot measure, with three models of increasing detail, which all use the
+//! [`sched::Scheduler`] of the server.
 //!
-//! [`queue`] is one link and nothing else, the model of queueing theory, against which `theory` can be checked.
-//! [`server`] is a web server with a processor, a disk and a network interface (Murta & Corlassoli 2002). [`packet`] is
-//! TCP over a bottleneck. Time is integer nanoseconds; the same seed gives the same run to the byte.
+//! [`queue`] is only one link, the model of queueing theory, with which `theory` can be checked. [`server`] is a web
+//! server with a processor, a disk and a network interface (Murta & Corlassoli 2002). [`packet`] is TCP over a
+//! bottleneck. Time is in integer nanoseconds, and the same seed gives the same run to the byte.
 //!
-//! Each model counts its jobs with a [`Tally`] and gives each one whole to [`Hooks::record`] if that is wanted.
+//! Each model counts its jobs with a [`Tally`], and passes each complete job to [`Hooks::record`] if that is set.
 
 mod hooks;
 pub mod packet;

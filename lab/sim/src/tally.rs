@@ -1,9 +1,10 @@
-//! What became of the jobs of a run, in constant memory: a hundred million jobs take as much as a thousand.
+//! Sums up the jobs of a run in constant memory: a hundred million jobs need as much as a thousand.
 //!
-//! Every model gives each job it counts to [`Tally::record`] once, in order of departure, and the [`Summary`] at the end is
-//! the same kind of answer whatever the model. Spans of time are summed as integers. Percentiles come from a log-linear
-//! histogram with three significant digits, so they are within 0.1 % of an observed value; the mean, the variance and the
-//! largest are exact. One run has no confidence interval: neighbours met the same queue, so an interval takes several seeds.
+//! Every model passes each counted job to [`Tally::record`] once, in order of departure, and the [`Summary`] at the end
+//! has the same form for all models. Spans of time are summed as integers. Percentiles come from a log-linear histogram
+//! with three significant digits, so they are within 0.1 % of an observed value; the mean, the variance and the maximum
+//! are exact. One run has no confidence interval, because neighbouring jobs met the same queue; an interval needs
+//! several seeds.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -16,17 +17,19 @@ pub struct Finished {
     pub size_bytes: u64,
     pub arrival: Nanos,
     pub departure: Nanos,
-    /// The time of its bytes alone on the idle link, at least 1 ns; slowdown is measured against it. In a model with a web's links
-    /// these are head and body with packet headers, without handshake and round trips, as in a report of a measured run.
+    /// The time of its bytes alone on the idle link, at least 1 ns. Slowdown is relative to it. In a model with the
+    /// links of the Web these are head and body with packet headers, without handshake and round trips, as in the
+    /// report of a measured run.
     pub alone: Nanos,
-    /// Class of the customer or of the client; at most [`CLASSES_MAX`] are told apart, the rest are counted with the last.
+    /// The class of the customer or of the client. At most [`CLASSES_MAX`] are distinguished; the rest count in the
+    /// last one.
     pub class: u16,
 }
 
-/// The number of classes that are summed apart.
+/// The number of classes with separate sums.
 pub const CLASSES_MAX: usize = 16;
 
-/// The histogram reaches from 1 ns to 2^62 ns (146 years); it clamps what lies outside.
+/// The histogram reaches from 1 ns to 2^62 ns (146 years) and clamps other values.
 const HISTOGRAM_NS_MAX: u64 = 1 << 62;
 
 /// Collects finished jobs.
@@ -109,7 +112,7 @@ impl Tally {
         }
     }
 
-    /// Returns the summary of each class; none if all jobs are in class 0.
+    /// Returns the summary of each class; empty if all jobs are in class 0.
     fn classes(&self) -> Vec<ClassSummary> {
         if self.by_class[0].jobs() == self.jobs() {
             return Vec::new();
@@ -149,20 +152,20 @@ impl Group {
     }
 }
 
-/// The result of a run. All figures are over the jobs recorded; without any they are 0.
+/// The result of a run. All figures are over the recorded jobs, and 0 without any.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub jobs: u64,
     pub response_time_ms: ResponseTimes,
     pub slowdown_mean: f64,
     pub slowdown_variance: f64,
-    /// Sizes in bins [x, 1.2 x), the same in every run; bins without jobs are left out.
+    /// Size bins [x, 1.2 x), the same in every run, without empty ones.
     pub by_size: Vec<SizeBin>,
-    /// Classes that anybody was in; empty where that is class 0 alone.
+    /// The classes that have jobs; empty if that is only class 0.
     pub by_class: Vec<ClassSummary>,
 }
 
-/// In milliseconds, but for `variance` (square milliseconds) and `scv` (variance / mean²).
+/// In milliseconds, except `variance` (square milliseconds) and `scv` (variance / mean²).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ResponseTimes {
     pub mean: f64,
@@ -175,10 +178,10 @@ pub struct ResponseTimes {
     pub max: f64,
 }
 
-/// Jobs of like size.
+/// Jobs of similar size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SizeBin {
-    /// The smallest size that belongs here; the largest is below 1.2 times this.
+    /// The smallest size of the bin; the largest is below 1.2 times this.
     pub from_bytes: u64,
     #[serde(flatten)]
     pub group: GroupSummary,
@@ -198,7 +201,7 @@ pub struct GroupSummary {
     pub jobs: u64,
     pub size_bytes_mean: f64,
     pub response_time_ms_mean: f64,
-    /// Square milliseconds.
+    /// The variance in square milliseconds.
     pub response_time_variance_ms2: f64,
     pub response_time_ms_max: f64,
     pub slowdown_mean: f64,

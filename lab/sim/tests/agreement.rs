@@ -1,4 +1,5 @@
-//! The simulator against the closed forms of `theory`, which shares no code with it. Seeds are fixed, so an interval that contains the truth today always will.
+//! Compares the simulator with the closed forms of `theory`, which shares no code with it. Seeds are fixed, so an
+//! interval that contains the true value now always will.
 
 use sim::queue::{Arrivals, Config, Horizon, Outcome, SizeRank, run};
 use sim::{Hooks, SizeBin};
@@ -11,7 +12,7 @@ const REPLICATIONS: u64 = 30;
 const STUDENT_T: f64 = 2.756;
 const LINK: &str = "10mbit";
 
-/// A mean over the replications and half the width of its 99 % interval.
+/// The mean over the replications, and half the width of its 99 % interval.
 #[derive(Debug)]
 struct Interval {
     mean: f64,
@@ -27,7 +28,7 @@ impl Interval {
     }
 }
 
-/// Mean response time, mean slowdown, and the response time of jobs of median size.
+/// Compares mean response time, mean slowdown, and the response time of jobs of median size.
 fn check_agreement(dist: &str, rho: f64, jobs: u64) {
     let sizes: Distribution = dist.parse().unwrap();
     let bins = stats::GrowthBins::new();
@@ -69,7 +70,7 @@ fn replicate(policy: &str, sizes: &Distribution, rho: f64, jobs: u64, seed: u64)
     run(&config, Hooks::none()).unwrap()
 }
 
-/// Over whole bytes, as sizes are drawn.
+/// The mean over whole bytes, as sizes are drawn.
 fn response_between(solution: &Solution, sizes: &Distribution, from: u64, to: u64) -> f64 {
     let (mut sum, mut shares) = (0.0, 0.0);
     for size in (from..to).map(|size| size as f64) {
@@ -92,13 +93,14 @@ fn exponential_at_high_load() {
     check_agreement("exponential:mean=5000", 0.8, 20_000);
 }
 
-/// A tail that ends soon enough for short runs to meet it.
+/// The tail is bounded at a size that short runs meet.
 #[test]
 fn heavy_tail_at_half_load() {
     check_agreement("bounded-pareto:alpha=1.5,min=500,max=1e5", 0.5, 20_000);
 }
 
-/// Ranks of known sizes, of learned ones, of sizes with errors; some that fall as a job is served, some that rise, some that do both.
+/// Ranks of known sizes, of learned ones, and of sizes with errors; some fall as a job is served, some rise, and some
+/// do both.
 const RANKS: [&str; 12] = [
     "left",
     "size",
@@ -114,8 +116,8 @@ const RANKS: [&str; 12] = [
     "max(sent, size / 2)",
 ];
 
-/// The simulator, which runs the server's scheduler, and the closed form have an expression's program in common, and nothing else.
-/// Sizes whose hazard rises and then falls, so that every rank is another order.
+/// The simulator, which uses the server's scheduler, and the closed form share only the program of an expression. The
+/// sizes have a hazard rate that rises and then falls, so that every rank gives a different order.
 #[test]
 fn ranks_agree_with_their_closed_forms() {
     let sizes: Distribution = "lognormal:mu=8,sigma=0.9".parse().unwrap();
@@ -131,7 +133,7 @@ fn ranks_agree_with_their_closed_forms() {
             let arrivals = Arrivals::Poisson { sizes: sizes.clone(), load };
             let policy = format!("rank:{text}");
             let config = Config::new(&policy, LINK.parse().unwrap(), arrivals, Horizon::Jobs(2000));
-            // Where turns are taken, the chunk that is under way keeps a newcomer waiting.
+            // If turns are taken, a new job waits for the current chunk.
             let chunk_bytes = policy.parse::<sched::policy::PolicySpec>().unwrap().takes_turns().then_some(100);
             let config = Config { warm_up_jobs: 500, seed, chunk_bytes, ..config };
             run(&config, Hooks::none()).unwrap().summary.response_time_ms.mean

@@ -1,5 +1,5 @@
-//! A line that falls to a tenth, or a twentieth, of its rate while downloads run and a page is asked for four times a second: the pace has to be near the
-//! new rate within seconds, whatever the queue in front of the line holds.
+//! A line falls to a tenth or a twentieth of its rate while downloads run and a page is requested four times a second.
+//! The pace must be near the new rate within seconds, whatever the queue in front of the line holds.
 
 use sched::line::Bounds;
 use sim::Hooks;
@@ -24,7 +24,7 @@ fn rate(mbit: f64) -> Rate {
     Rate::from_bits_per_s((mbit * 1e6) as u64).expect("a rate")
 }
 
-/// A sample for each 100 ms.
+/// Returns a sample for each 100 ms.
 fn samples(fall: &Fall) -> Vec<Sample> {
     let config = Config {
         link: rate(fall.from_mbit),
@@ -54,7 +54,8 @@ fn samples(fall: &Fall) -> Vec<Sample> {
     packet::run(&config, jobs, Hooks::none()).expect("a configuration").samples
 }
 
-/// Of the line's new rate, the pace so many seconds after the fall and later: the mean, and the share of samples that are far above.
+/// Returns the pace relative to the line's new rate from this many seconds after the fall on: the mean, and the share
+/// of samples that are far above.
 fn pace_after(fall: &Fall, seconds: u64, samples: &[Sample]) -> (f64, f64) {
     let from_s = (FALLS_AT_S + seconds) as f64;
     let later = samples.iter().filter(|sample| (from_s..ENDS_AT_S as f64).contains(&sample.at_s));
@@ -64,14 +65,15 @@ fn pace_after(fall: &Fall, seconds: u64, samples: &[Sample]) -> (f64, f64) {
     (paces.iter().sum::<f64>() / paces.len() as f64, far as f64 / paces.len() as f64)
 }
 
-/// Before, the pace stayed where it was: what left the fallen line was too little to make its queue ours.
+/// Earlier the pace stayed where it was, because too little left the fallen line to show that its queue was ours.
 #[test]
 fn the_pace_is_that_of_the_fallen_line_within_seconds() {
     let mut failed = Vec::new();
     for (from_mbit, to_mbit, within_s) in [(10.0, 1.0, 8), (100.0, 5.0, 10)] {
         for queue_packets in [20, 100, 1000] {
             for (rtt_ms, downloads, told) in [(30, 2, "auto"), (1, 4, "auto"), (30, 1, "told")] {
-                // Not followed: one download keeps a queue of 12 s at the new rate, which outlasts three drains and is taken for that of others.
+                // Not followed: one download keeps a queue of 12 s at the new rate. It outlasts three drains and is
+                // attributed to other senders.
                 if (from_mbit, queue_packets, downloads) == (10.0, 1000, 1) {
                     continue;
                 }

@@ -1,7 +1,8 @@
-//! The packet model beside the testbed: the same jobs, the same bottleneck, and means within 15 %.
+//! Compares the packet model with the testbed: the same jobs, the same bottleneck, and means within 15 %.
 //!
-//! `testbed.csv` has a row for each run of the testbed that is compared. A row without `mean_ms` waits for its run and is not compared;
-//! `cargo test -p sim --test testbed -- --nocapture` prints what the model says of every row, in the order of the file.
+//! `testbed.csv` has a row for each compared run of the testbed. A row without `mean_ms` has no run yet and is not
+//! compared; `cargo test -p sim --test testbed -- --nocapture` prints the model's results for every row, in the order
+//! of the file.
 //!
 //! | column | what it is |
 //! |---|---|
@@ -12,10 +13,11 @@
 //! | `mean_ms` | mean response time that the testbed measured |
 //! | `source` | where that stands |
 //!
-//! All have 10 Mbit/s, a FIFO of 100 packets (bands: 100 each), CUBIC, a new connection for each request, and the first 60 s of the shipped
-//! trace. The model is `weirlab sim --model packet --trace traces/synthetic.csv.gz --seconds 60 --rho R --rtt T --loss L` with `--shaper`
-//! `htb`, `htb-wire` or `wire` by the line, `--tcp router` one hop on, `--gso-segments 1` for single packets, and
-//! `--shaping off --policy fair`, `--shaping paced --policy srpt`, `--shaping paced --policy fair`, `--shaping bands --policy srpt-bands:13`.
+//! All have 10 Mbit/s, a FIFO of 100 packets (bands: 100 each), CUBIC, a new connection for each request, and the first
+//! 60 s of the shipped trace. The model is `weirlab sim --model packet --trace traces/synthetic.csv.gz --seconds 60
+//! --rho R --rtt T --loss L` with `--shaper` `htb`, `htb-wire` or `wire` according to the line, `--tcp router` if it is
+//! one hop on, `--gso-segments 1` for single packets, and `--shaping off --policy fair`, `--shaping paced --policy
+//! srpt`, `--shaping paced --policy fair`, or `--shaping bands --policy srpt-bands:13`.
 
 use sim::Hooks;
 use sim::packet::{self, Config, Discipline, PathConfig, Server, Shape, Shaping, Tcp};

@@ -1,12 +1,13 @@
-//! Jobs for the packet model: rho counts the bytes it will put on the wire, so that the same rho means the same load in
-//! the laboratory and here.
+//! Jobs for the packet model. rho counts the bytes that the model will put on the wire, so that the same rho means the
+//! same load here and in the laboratory.
 
 use units::{Nanos, Rate, wire};
 use workload::{Distribution, Job, LoadProfile};
 
 use crate::queue::{Poisson, Wire};
 
-/// Poisson arrivals without end that load the link as the profile says; the same seed gives the `queue` model's jobs.
+/// Endless Poisson arrivals that load the link according to the profile. The same seed gives the jobs of the `queue`
+/// model.
 pub fn poisson(
     sizes: &Distribution,
     load: LoadProfile,
@@ -24,7 +25,7 @@ pub fn poisson(
     })
 }
 
-/// The jobs of a schedule that was made for a load of 1, at another load: every gap is filled at the profile's pace.
+/// The jobs of a schedule made for a load of 1, at another load: each gap is scaled by the profile's load at that time.
 pub fn at_load(full: Vec<Job>, load: LoadProfile) -> impl Iterator<Item = Job> {
     let (mut before, mut at) = (Nanos::ZERO, Nanos::ZERO);
     full.into_iter().map(move |job| {
@@ -57,7 +58,7 @@ mod tests {
         let full = [0, 2, 4, 10].map(|s| Job { arrival: Nanos::from_secs(s), size_bytes: s, client: None }).to_vec();
         let bent: Vec<Job> = at_load(full, "10,10,0.4,1.6".parse().unwrap()).collect();
         let seconds: Vec<u64> = bent.iter().map(|job| job.arrival.0 / 1_000_000_000).collect();
-        // 4 s of work in the first ten seconds; the next 6 s of it take 3.75 s.
+        // 4 s of work in the first ten seconds; the next 6 s of work take 3.75 s.
         assert_eq!(seconds, [0, 5, 10, 13]);
     }
 }

@@ -1,6 +1,6 @@
-//! The event calendar: a heap with four children per node, which halves the depth of a binary one and keeps the
-//! children of a node on one or two cache lines. Events of one instant come out in the order they were put in, so a
-//! run never depends on the shape of the heap.
+//! The event calendar: a heap with four children per node, which halves the depth of a binary heap and keeps the
+//! children of a node on one or two cache lines. Events of one instant are returned in the order in which they were
+//! added, so a run never depends on the shape of the heap.
 
 use units::Nanos;
 
@@ -39,7 +39,7 @@ impl<T: Copy> Calendar<T> {
         Some((instant(first.0), first.1))
     }
 
-    /// Puts the entry where the root was, and below its smaller descendants.
+    /// Moves the entry from the root down until its children are larger.
     fn sink(&mut self, entry: (u128, T)) {
         let mut hole = 0;
         loop {

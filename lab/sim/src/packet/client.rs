@@ -1,4 +1,5 @@
-//! The clients: requests, the connections they open or use again, users who lose patience, and TCP's reading side.
+//! The clients: requests, the connections that they open or reuse, users who lose patience, and the receiving side of
+//! TCP.
 
 use record::Outcome;
 use units::Nanos;
@@ -15,12 +16,12 @@ use super::world::{Down, Event, Up, World};
 pub struct Request {
     pub number: u64,
     pub job: Job,
-    /// The user who asked, where the load is closed.
+    /// The user who made the request, if the load is closed.
     pub user: Option<u32>,
     pub first_byte: Option<Nanos>,
-    /// The bytes of the response, head included, in order, on the last try.
+    /// The bytes of the response received in order on the last attempt, including the head.
     pub got_bytes: u64,
-    /// Which try this is, from 0.
+    /// The number of this attempt, from 0.
     tried: u32,
     /// The number of attempts before this one that the user gave up.
     pub aborted: u32,
@@ -35,12 +36,12 @@ impl Request {
     }
 }
 
-/// The requests in the system, and the connections that wait for one.
+/// The requests in the system, and the idle connections.
 #[derive(Default)]
 pub struct Clients {
     requests: Vec<Option<Request>>,
     vacant: Vec<u32>,
-    /// The most recently used last; some may be gone.
+    /// The idle connections, the most recently used last; some may have ended.
     idle: Vec<ConnId>,
 }
 
@@ -49,7 +50,7 @@ impl Clients {
         self.requests.len() == self.vacant.len()
     }
 
-    /// The requests that are left, in order of arrival.
+    /// Takes the remaining requests, in order of arrival.
     pub fn take_all(&mut self) -> Vec<Request> {
         let mut left: Vec<Request> = std::mem::take(&mut self.requests).into_iter().flatten().collect();
         left.sort_by_key(|request| request.number);
@@ -81,7 +82,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.try_request(slot);
     }
 
-    /// Puts a request on a connection, and its user's patience to the test.
+    /// Sends a request on a connection, and starts its user's patience.
     fn try_request(&mut self, slot: u32) {
         let request = *self.clients.get(slot);
         if let Some(user) = self.config.user {
@@ -145,7 +146,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// SYN or request were not answered: sends it again.
+    /// Retransmits a SYN or a request that was not answered.
     pub fn on_client_timer(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the timer");
         if !conn.is_client_unacked() {
@@ -162,7 +163,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.set_client_timer(id);
     }
 
-    /// There will be no connection.
+    /// Ends a request for which no connection can be made.
     pub fn refuse(&mut self, id: ConnId) {
         let request = self.conns.get(id).and_then(|conn| conn.request.take());
         self.reset(id);
@@ -172,13 +173,13 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The client lets go of the connection at once.
+    /// Closes the client's end of the connection immediately, with a reset.
     fn reset(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else { return };
         conn.client = ClientState::Gone;
         conn.request = None;
         if conn.server == super::conn::ServerState::Unknown {
-            // Nobody else knows of it; a SYN still on the way is answered by nobody.
+            // The server does not know this connection. A SYN still on its way will not be answered.
             return self.conns.close(id);
         }
         self.send_up(id, Up::Reset);
@@ -218,7 +219,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let now = self.now;
         let conn = self.conns.get(id).expect("checked by the caller");
         if conn.client == ClientState::Connected {
-            // The server did not hear the end of the handshake.
+            // The server did not receive the end of the handshake.
             return self.acknowledge(id);
         }
         conn.client = ClientState::Connected;
@@ -230,14 +231,14 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     fn on_request_acked(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the caller");
-        // What was sent before the server saw the request, or again, says nothing about it.
+        // A retransmission, or a packet sent before the server saw the request, says nothing about the request.
         if conn.seen == conn.asked {
             conn.is_request_acked = true;
             let _ = conn.client_timer.set(None);
         }
     }
 
-    /// Takes a packet's segments, one after the other.
+    /// Takes the segments of a packet, one after another.
     fn on_data(&mut self, id: ConnId, (start, end): (u64, u64), fin: bool, sent_at: Nanos) {
         let mut start = start;
         loop {
@@ -254,7 +255,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn on_segment(&mut self, id: ConnId, range: (u64, u64), sent_at: Nanos) {
         let Some(conn) = self.conns.get(id) else { return };
         let reply = conn.receiver.on_segment(self.now, range, sent_at, self.config.tcp.delayed_ack);
-        // Until the server has seen the request, `response` is that of the one before.
+        // Until the server has seen the request, `response` belongs to the previous one.
         let request = conn.request.filter(|_| conn.seen == conn.asked);
         let is_whole = request.is_some() && conn.receiver.next >= conn.response.1;
         if let Some(slot) = request {
@@ -265,7 +266,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             }
         }
         if conn.receiver.next > conn.response.1 {
-            // The FIN: its acknowledgement carries the client's own.
+            // For the FIN: its acknowledgement carries the client's own FIN.
             self.acknowledge(id);
         } else {
             match reply {
@@ -295,7 +296,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.end(&request, Outcome::Complete);
     }
 
-    /// The server has closed a connection before it saw the request just sent on it.
+    /// Sends a request on another connection, because the server closed this one before it saw the request.
     fn ask_elsewhere(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("the segment's connection");
         if conn.receiver.next <= conn.response.1 {
@@ -308,7 +309,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Says what has arrived.
+    /// Acknowledges the received data.
     pub fn acknowledge(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get(id) else { return };
         if conn.client == ClientState::Gone {

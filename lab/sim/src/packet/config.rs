@@ -1,4 +1,4 @@
-//! What a run of the packet model is told; every field checked before anything runs.
+//! The settings of a run of the packet model; every field is checked before the run.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use units::{Nanos, Rate, wire};
 use super::bottleneck::{Discipline, Shape};
 use super::tcp::{Congestion, Settings};
 
-/// A run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, shaping off, a FIFO of 100.
+/// A run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, with shaping off and a FIFO of 100
+/// packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub link: Rate,
@@ -18,73 +19,74 @@ pub struct Config {
     pub bottleneck: Discipline,
     pub shaping: Shaping,
     pub policy: PolicySpec,
-    /// True if a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
-    /// as the server does it.
+    /// True if a response changes to a better band immediately, as in the papers. Otherwise it changes when no packet
+    /// of its connection waits in a worse band, as in the server.
     pub promotes_at_once: bool,
-    /// True if paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
+    /// True if paced shaping can read the queue below it. If not, it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
-    /// The rate that paced shaping is told where it cannot read the queue below; `None` tells it the link's.
+    /// The rate that is configured for paced shaping if it cannot read the queue below; `None` for the link's rate.
     pub told: Option<Bounds>,
-    /// The link's rate changes to these, in order of time.
+    /// Changes of the link's rate, in order of time.
     pub rate_changes: Vec<(Nanos, Rate)>,
     pub tcp: Tcp,
-    /// Connections take these in turn; at least one.
+    /// The paths that connections use in turn; at least one.
     pub paths: Vec<PathConfig>,
     pub server: Server,
-    /// Requests on each connection, at least 1. A request takes an idle connection if there is one (most recently used
-    /// first) and opens one if not; it never waits for another's response.
+    /// The number of requests on each connection, at least 1. A request uses the idle connection used most recently, or
+    /// opens one if none is idle; it never waits for another's response.
     pub per_connection: u32,
     pub user: Option<User>,
-    /// Ends the run this long after the last arrival; `None` ends it when every job has ended.
+    /// The time after the last arrival at which the run ends; `None` ends it when every job has ended.
     pub grace: Option<Nanos>,
-    /// Jobs at the start that are simulated and not counted.
+    /// The number of jobs at the start that are simulated and not counted.
     pub warm_up_jobs: u64,
-    /// Takes a [`super::Sample`] this often.
+    /// The interval of [`super::Sample`]s.
     pub sample_every: Option<Nanos>,
     pub seed: u64,
 }
 
-/// The way of responses to the bottleneck.
+/// How responses reach the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shaping {
-    /// Socket buffers take all at once: TCP and the bottleneck's queue decide.
+    /// Socket buffers take everything immediately, so TCP and the bottleneck's queue determine the order.
     Off,
-    /// Weir's writer: at the pace of the link it hands bytes to sockets that hold two unsent segments at most.
+    /// Weir's writer: it hands bytes at the pace of the link to sockets that hold at most two unsent segments.
     Paced,
-    /// Socket buffers take all at once; every packet is marked with the band its response has then.
+    /// Socket buffers take everything immediately, and every packet is marked with the current band of its response.
     Bands,
 }
 
 /// The settings of TCP.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tcp {
-    /// Payload of a full segment, 64 to 65,000 bytes.
+    /// The payload of a full segment, 64 to 65,000 bytes.
     pub segment_bytes: u32,
-    /// Segments, 1 to 1000: 10 since RFC 6928, 2 before.
+    /// The initial window in segments, 1 to 1000: 10 since RFC 6928, 2 before.
     pub initial_window: u32,
-    /// For SYN, SYN-ACK and what else has no round trip to go by: 1 s since RFC 6298, 3 s before.
+    /// The timeout for SYN, SYN-ACK and other packets before a round trip is measured: 1 s since RFC 6298, 3 s before.
     pub initial_rto: Nanos,
     pub min_rto: Nanos,
     pub congestion: Congestion,
     pub receive_window_bytes: u64,
-    /// The time that the reader may wait with every other acknowledgement; zero acknowledges every segment.
+    /// The maximum delay of every other acknowledgement; zero acknowledges every segment immediately.
     pub delayed_ack: Nanos,
-    /// The most segments that are handed down as one packet; 1 to 45.
+    /// The maximum number of segments that are handed down as one packet; 1 to 45.
     pub gso_segments: u32,
-    /// Linux ≥ 3.6 limits what a connection may have in the host's own qdisc.
+    /// Whether the bytes of a connection in the host's own qdisc are limited, as since Linux 3.6.
     pub small_queues: bool,
-    /// The sender is told when the host's own qdisc has no room; false if the bottleneck is another machine's.
+    /// Whether the sender is notified if the host's own qdisc has no room; false if the bottleneck is in another
+    /// machine.
     pub hears_drops: bool,
     pub tail_loss_probe: bool,
-    /// A reduction of the window that a timestamp shows to have been needless is undone (Linux ≥ 2.4).
+    /// Whether a reduction of the window is undone if a timestamp shows that it was unnecessary (Linux ≥ 2.4).
     pub undoes: bool,
-    /// The number of times that a SYN and a SYN-ACK are sent again.
+    /// The number of retransmissions of a SYN and of a SYN-ACK.
     pub syn_retries: u32,
 }
 
 impl Default for Tcp {
-    /// Linux of today, the bottleneck its own qdisc.
+    /// Linux of today, with its own qdisc as the bottleneck.
     fn default() -> Tcp {
         Tcp {
             segment_bytes: wire::SEGMENT_BYTES as u32,
@@ -92,7 +94,7 @@ impl Default for Tcp {
             initial_rto: Nanos::from_secs(1),
             min_rto: Nanos::from_millis(200),
             congestion: Congestion::Cubic,
-            // The window grows with the stream (tcp_rmem ends at 6 MB, half of it window); this is where it stops.
+            // The window grows with the stream (tcp_rmem ends at 6 MB, half of it window); this is its maximum.
             receive_window_bytes: 3 << 20,
             delayed_ack: Nanos::from_millis(40),
             gso_segments: 44,
@@ -106,8 +108,8 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Linux 2.2, as in the papers of 2003 and 2006: every packet is one segment, a queue that has no room drops it and
-    /// nobody is told.
+    /// Linux 2.2, as in the papers of 2003 and 2006: every packet is one segment, and a full queue drops packets
+    /// without notifying the sender.
     pub fn of_2003() -> Tcp {
         Tcp {
             initial_window: 2,
@@ -123,7 +125,7 @@ impl Tcp {
         }
     }
 
-    /// Today's Linux behind a router that is the bottleneck: it sees single segments, and its queue is its own.
+    /// Today's Linux behind a router that is the bottleneck. The router sees single segments and has its own queue.
     pub fn behind_router() -> Tcp {
         Tcp { gso_segments: 1, small_queues: false, hears_drops: false, ..Tcp::default() }
     }
@@ -144,40 +146,43 @@ impl Tcp {
     }
 }
 
-/// The way between server and client beside the bottleneck.
+/// The path between server and client, without the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PathConfig {
-    /// From the bottleneck to the client, and from the client to the server.
+    /// The delay from the bottleneck to the client, and from the client to the server.
     pub forward: Nanos,
     pub back: Nanos,
-    /// The forward delay varies evenly by this much up and down, packet by packet, without changing their order.
+    /// The maximum deviation of the forward delay in both directions. It is uniformly distributed per packet, and does
+    /// not change the order of packets.
     pub jitter: Nanos,
-    /// Probability that a packet is lost on its way to the client, below 1.
+    /// The probability that a packet is lost on its way to the client, below 1.
     pub loss: f64,
-    /// The same on its way to the server.
+    /// The probability that a packet is lost on its way to the server.
     pub loss_back: f64,
 }
 
 /// The server's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Server {
-    /// Connections whose handshake is not finished; one more SYN is dropped.
+    /// The maximum number of unfinished handshakes; a further SYN is dropped.
     pub syn_queue: u32,
-    /// Connections that no worker has accepted; the acknowledgement that would finish one more handshake is dropped.
+    /// The maximum number of connections that no worker has accepted. The acknowledgement that would finish a further
+    /// handshake is dropped.
     pub accept_queue: u32,
-    /// Connections that can be worked on at once; `None` is an event-driven server.
+    /// The maximum number of connections served at the same time; `None` for an event-driven server.
     pub workers: Option<u32>,
-    /// No SYN queue: the handshake's last packet carries what is needed.
+    /// True if there is no SYN queue, because the handshake's last packet carries the state.
     pub syn_cookies: bool,
-    /// An idle connection is closed after this.
+    /// The time after which an idle connection is closed.
     pub keep_alive: Nanos,
-    /// The acknowledgement of a request rides on its response if that begins within 40 ms, as Weir has it (TCP_QUICKACK off).
+    /// True if the acknowledgement of a request is sent with its response, if that begins within 40 ms, as in Weir
+    /// (TCP_QUICKACK off).
     pub acks_ride: bool,
 }
 
 impl Default for Server {
     fn default() -> Server {
-        // Linux's tcp_max_syn_backlog on a machine of some size, nginx's and Weir's listen(2), nginx's timeout.
+        // Linux's tcp_max_syn_backlog on a machine with ample memory, listen(2) in nginx and Weir, and nginx's timeout.
         Server {
             syn_queue: 4096,
             accept_queue: 4096,
@@ -192,9 +197,9 @@ impl Default for Server {
 /// A user who loses patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
-    /// Resets the connection after this long and asks again on a new one.
+    /// The time after which the user resets the connection and tries again on a new one.
     pub aborts_after: Nanos,
-    /// Gives up after this many more tries.
+    /// The maximum number of retries.
     pub retries: u32,
 }
 
@@ -223,16 +228,16 @@ impl Default for Config {
     }
 }
 
-/// A field that makes no sense: its name, what it was, what would be right.
+/// An invalid field: its name, its value, and the valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// The most connections or packets any limit may allow: more would not fit the slabs' 32-bit positions.
+/// The maximum of every limit on connections or packets; more would exceed the slabs' 32-bit positions.
 const LIMIT_MAX: u32 = 1 << 24;
 
 impl Config {
-    /// Checks that it can be run.
+    /// Checks that the run is possible.
     pub fn check(&self) -> Result<(), ConfigError> {
         let tcp = &self.tcp;
         in_range("fifo limit", self.bottleneck.limit(), 1..=LIMIT_MAX)?;

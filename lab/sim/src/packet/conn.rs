@@ -1,4 +1,4 @@
-//! A connection, both ends of it, and the slab all connections live in.
+//! A connection with both of its ends, and the slab that contains all connections.
 
 use sched::line::Looks;
 use sched::{Account, JobId, TcpSent};
@@ -6,7 +6,7 @@ use units::Nanos;
 
 use super::tcp::{Receiver, Rtt, Segments, Sender, Settings};
 
-/// Which connection; one that is gone is recognised by its number.
+/// Identifies a connection; an ID of a connection that has ended is recognised by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnId {
     pub slot: u32,
@@ -15,16 +15,16 @@ pub struct ConnId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientState {
-    /// The SYN is on the way, or was lost.
+    /// The SYN is on its way, or was lost.
     Connecting,
     Connected,
-    /// It has reset the connection; whatever comes is answered with another reset.
+    /// The client has reset the connection, and answers every packet with another reset.
     Gone,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// No SYN has come, or none that was taken.
+    /// No SYN has arrived or been accepted.
     Unknown,
     /// In the SYN queue.
     SynReceived,
@@ -38,48 +38,49 @@ pub struct Conn {
     pub number: u32,
     pub client: ClientState,
     pub server: ServerState,
-    /// Which of the configured paths it is on.
+    /// The index of its path in the configuration.
     pub path: u32,
     pub sender: Sender,
     pub receiver: Receiver,
     pub client_rtt: Rtt,
     pub client_backoffs: u32,
-    /// When the client's SYN or request was first sent.
+    /// The instant at which the client's SYN or request was first sent.
     pub asked_at: Nanos,
     pub syn_ack_at: Nanos,
     pub syn_ack_backoffs: u32,
-    /// Slot of the request the client waits for.
+    /// The slot of the request that the client waits for.
     pub request: Option<u32>,
-    /// Requests the client has made, and the server has seen.
+    /// The number of requests that the client has made, and that the server has seen.
     pub asked: u32,
     pub seen: u32,
     pub is_request_acked: bool,
-    /// The request being answered is the last.
+    /// The request being answered is the last one.
     pub closes: bool,
-    /// The begin and the end, in the stream, of the response that the client waits for.
+    /// The beginning and the end of the awaited response in the stream.
     pub response: (u64, u64),
     /// The response that is being handed down.
     pub job: Option<JobId>,
-    /// The socket took no more.
+    /// The socket was full.
     pub is_blocked: bool,
     /// The bytes that its TCP has sent, as the kernel counts them.
     pub sent: TcpSent,
-    /// The charges of the link for it.
+    /// The charges of the link for this connection.
     pub account: Account,
-    /// The knowledge of the line that came from it.
+    /// The observations of the line through this connection.
     pub looks: Looks,
-    /// When the last acknowledgement came.
+    /// The instant of the last acknowledgement.
     pub acked_at: Nanos,
-    /// The band its packets go to.
+    /// The band of its packets.
     pub band: u8,
     pub is_pooled: bool,
-    /// Before this nothing can arrive any more: a path with jitter keeps the order of a connection.
+    /// The earliest instant at which the next packet can arrive, so that jitter keeps the order of a connection's
+    /// packets.
     pub forward_at: Nanos,
     pub alarm: Timer,
     pub client_timer: Timer,
     pub server_timer: Timer,
     pub delayed_ack: Timer,
-    /// The server's acknowledgement of a request, which waits for a response to ride on.
+    /// The server's acknowledgement of a request, which waits to be sent with a response.
     pub request_ack: Timer,
 }
 
@@ -122,7 +123,7 @@ impl Conn {
         }
     }
 
-    /// Counts what TCP handed down, first transmission or not.
+    /// Counts segments that TCP handed down, both first transmissions and retransmissions.
     pub fn count(&mut self, segments: Segments, settings: &Settings) {
         self.sent.payload_bytes += u64::from(segments.bytes);
         self.sent.segments += segments.bytes.div_ceil(settings.segment_bytes).max(1);
@@ -138,8 +139,8 @@ impl Conn {
     }
 }
 
-/// A timer that may be moved as often as one likes: at most one event per move to an earlier instant is in the
-/// calendar, and one that comes too early is put back.
+/// A timer that may be moved any number of times. The calendar contains at most one event per move to an earlier
+/// instant, and an event that comes too early is entered again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timer {
     due: Option<Nanos>,
@@ -147,7 +148,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Moves the timer. Gives the instant an event has to be put in the calendar for, if any.
+    /// Moves the timer. Returns the instant for which an event must be added to the calendar, if any.
     #[must_use]
     pub fn set(&mut self, due: Option<Nanos>) -> Option<Nanos> {
         self.due = due;
@@ -159,7 +160,7 @@ impl Timer {
         Some(at)
     }
 
-    /// An event of this timer came: whether it is time, or else when another is needed.
+    /// Handles an event of this timer. Returns whether the timer is due, or otherwise whether another event is needed.
     pub fn ring(&mut self, now: Nanos) -> Ring {
         if self.set_for != Some(now) {
             return Ring::Stale;
@@ -182,11 +183,11 @@ pub enum Ring {
     Stale,
 }
 
-/// All connections there are.
+/// All connections.
 pub struct Conns {
     conns: Vec<Option<Conn>>,
     vacant: Vec<u32>,
-    /// Connections that are gone: their memory is used again.
+    /// Connections that have ended, whose memory is reused.
     spare: Vec<Conn>,
     opened: u32,
 }
@@ -196,7 +197,7 @@ impl Conns {
         Conns { conns: Vec::new(), vacant: Vec::new(), spare: Vec::new(), opened: 0 }
     }
 
-    /// Users keep their path; connections of nobody take the paths in turn.
+    /// Opens a connection. Users keep their path; other connections use the paths in turn.
     pub fn open(&mut self, user: Option<u32>, paths: u32, settings: &Settings) -> ConnId {
         let number = self.opened;
         self.opened += 1;
@@ -223,7 +224,7 @@ impl Conns {
         self.vacant.push(id.slot);
     }
 
-    /// Returns the connections with bytes on their way.
+    /// Returns the connections with unacknowledged bytes.
     pub fn unacknowledged(&self) -> impl Iterator<Item = ConnId> {
         let of = |(slot, conn): (usize, &Option<Conn>)| {
             let conn = conn.as_ref().filter(|conn| conn.sent.payload_bytes > 0 && !conn.sender.is_done())?;

@@ -1,4 +1,5 @@
-//! From the socket buffer to the link: what TCP may send, what the queue takes, what the scheduler grants.
+//! The way from the socket buffer to the link: what TCP may send, what the queue accepts, and what the scheduler
+//! grants.
 
 use sched::JobId;
 use units::{Nanos, wire};
@@ -9,7 +10,7 @@ use super::tcp::Segments;
 use super::world::{Down, Event, World};
 use super::{ConnId, Shaping};
 
-/// Timeouts in a row after which an end gives up (Linux's tcp_retries2): a quarter of an hour and more.
+/// The number of consecutive timeouts after which an end gives up (Linux's tcp_retries2): a quarter of an hour or more.
 pub const RETRIES_MAX: u32 = 15;
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
@@ -23,7 +24,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Hands down what the connection's TCP may send.
+    /// Hands down the bytes that the connection's TCP may send.
     pub fn transmit(&mut self, id: ConnId) {
         let (now, settings) = (self.now, self.settings);
         while let Some(segments) = self.conns.get(id).and_then(|conn| conn.sender.poll(now, &settings)) {
@@ -79,7 +80,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             && !segments.again
         {
             let band = 1 + self.scheduler.order().band(self.scheduler.jobs(), job);
-            // A better band waits until there is nothing of the connection to overtake.
+            // A better band must wait until no packet of the connection can be overtaken.
             if band >= conn.band || self.config.promotes_at_once || conn.sender.has_nothing_below() {
                 conn.band = band;
             }
@@ -89,7 +90,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.enqueue(Packet { conn: id, load, wire_bytes, queued_at: self.now, band })
     }
 
-    /// A SYN-ACK or an acknowledgement; nobody is told if there is no room.
+    /// Sends a SYN-ACK or an acknowledgement. If there is no room, it is silently dropped.
     pub fn send_control(&mut self, id: ConnId, load: Load, wire_bytes: u64) {
         if let (Load::Ack, Some(conn)) = (load, self.conns.get(id)) {
             conn.sent.segments += 1;
@@ -114,7 +115,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Lets packets go while the link is idle.
+    /// Sends packets while the link is idle.
     pub fn serve(&mut self) {
         while self.link.idle_at() <= self.now {
             let Some(packet) = self.queue.dequeue() else { return };
@@ -148,7 +149,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The response has its job: what the shaping makes of it.
+    /// Handles a response that has become a job, according to the shaping.
     pub fn dispatch(&mut self, id: ConnId, job: JobId, bytes: u64) {
         if self.by_job.len() <= job.slot() {
             self.by_job.resize(job.slot() + 1, id);
@@ -165,7 +166,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.transmit(id);
     }
 
-    /// The job's bytes have left the socket: into the queue, unless that had no room.
+    /// Queues bytes of the job that have left the socket, unless the queue had no room.
     fn mark_sent(&mut self, id: ConnId, segments: Segments) {
         let conn = self.conns.get(id).expect("it just sent");
         let Some(job) = conn.job else { return };

@@ -6,39 +6,40 @@ use crate::Summary;
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Over all jobs after the warm-up, whatever became of them: one that did not complete counts with the time waited.
+    /// The summary of all jobs after the warm-up. A job that did not complete counts with the time that it waited.
     pub summary: Summary,
     pub complete: u64,
-    /// Given up by the user.
+    /// The number of jobs given up by the user.
     pub aborted: u64,
-    /// Still there at the end.
+    /// The number of jobs in the system at the end.
     pub incomplete: u64,
-    /// No handshake however often the client tried.
+    /// The number of jobs without a handshake after all of the client's attempts.
     pub refused: u64,
-    /// SYNs the SYN queue had no room for, and handshakes whose end the accept queue had none for.
+    /// The number of SYNs dropped by a full SYN queue, and of handshakes whose last packet a full accept queue dropped.
     pub syn_drops: u64,
     pub accept_drops: u64,
-    /// Packets the bottleneck's queue had no room for, or dropped from its head.
+    /// The number of packets that the bottleneck's queue dropped, because it was full or at its head.
     pub queue_drops: u64,
-    /// Segments and other packets lost on the way, both directions.
+    /// The number of segments and other packets lost on the path, in both directions.
     pub path_losses: u64,
-    /// Packets sent on the path: every segment, handshake and acknowledgement, both directions.
+    /// The number of packets sent on the path: segments, handshakes and acknowledgements, in both directions.
     pub packets: u64,
-    /// The bytes that the link carried, as it counts them, and how much of it was payload sent before.
+    /// The bytes that the link carried, including headers, and the part of them that was retransmitted payload.
     pub link_bytes: u64,
     pub resent_bytes: u64,
-    /// The bytes that paced shaping charged to it, which equal those that have left once connections have ended.
+    /// The bytes that paced shaping charged to the link. They equal the bytes that have left once connections have
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
-    /// The share of the whole run's time in which the link was busy.
+    /// The share of the run's time in which the link was busy.
     pub utilisation: f64,
     /// The end of the run.
     pub simulated_s: f64,
-    /// The load of the jobs until the last of them arrived.
+    /// The load offered until the last arrival.
     pub rho_offered: f64,
-    /// The most connections at one time.
+    /// The maximum number of concurrent connections.
     pub connections_max: u64,
-    /// Every [`Config::sample_every`].
+    /// Samples at the interval [`Config::sample_every`].
     pub samples: Vec<Sample>,
 }
 
@@ -46,30 +47,32 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sample {
     pub at_s: f64,
-    /// Connections whose handshake is not finished.
+    /// The number of unfinished handshakes.
     pub syn_queue: u32,
-    /// Connections that wait for a worker.
+    /// The number of connections that wait for a worker.
     pub accept_queue: u32,
-    /// Connections a worker has.
+    /// The number of connections that a worker serves.
     pub active: u32,
-    /// SYNs dropped so far.
+    /// The number of SYNs dropped so far.
     pub syn_drops: u64,
     pub queue_packets: u32,
-    /// Packets dropped so far.
+    /// The number of packets dropped so far.
     pub queue_drops: u64,
-    /// Jobs that completed since the last sample, and their mean response time and time to the first byte.
+    /// The number of jobs that completed since the last sample, and their mean response time and time to the first
+    /// byte.
     pub completed: u32,
     pub response_time_ms_mean: f64,
     pub first_byte_ms_mean: f64,
-    /// The pace of paced shaping, bits per second; none where sockets take what they will.
+    /// The pace of paced shaping in bits per second; `None` with other shaping.
     pub pace_bps: Option<u64>,
-    /// The bytes that the link has carried so far, and those that wait for it.
+    /// The bytes that the link has carried so far, and those in its queue.
     pub link_bytes: u64,
     pub queue_bytes: u64,
 }
 
-/// The time of a job alone on the idle link: head and body in full segments at the link's rate, as a report of a measured run
-/// has it (`theory::wire_service`). No round trip, no handshake and no slow start is in it: a slowdown tells those too.
+/// The time of a job alone on the idle link: head and body in full segments at the link's rate, as in the report of a
+/// measured run (`theory::wire_service`). It contains no round trip, handshake or slow start, so slowdown includes
+/// them.
 pub fn alone(link: Rate, size_bytes: u64) -> Nanos {
     link.time_for(workload::wire_bytes(size_bytes))
 }

@@ -1,8 +1,10 @@
-//! Weir's writer: the same [`sched::Scheduler`] asked in the same way as the server's `transmit` does, on a socket that takes no time.
+//! Weir's writer: it calls the [`sched::Scheduler`] in the same way as the server's `transmit`, on a socket that takes
+//! no time.
 //!
-//! What is done here and there: a response's account is settled when it begins, after each grant, when its socket takes bytes again,
-//! behind its last byte, when it is given up, and when its connection ends; the queue below and the interface's counters are read
-//! when a grant could be made; where no queue is seen, round trips and losses set the pace.
+//! As in the server, a response's account is settled when the response begins, after each grant, when its socket takes
+//! bytes again, after its last byte, when it is given up, and when its connection ends. The queue below and the
+//! interface's counters are read whenever a grant is possible. If no queue is visible, round trips and losses determine
+//! the pace.
 
 use sched::line::{Bounds, Change, Estimator, Look, Seen};
 use sched::{Guard, JobId, Pace, Progress, Reading, Scheduler, Why};
@@ -14,30 +16,30 @@ use super::conn::Ring;
 use super::world::{Event, World};
 use super::{Config, ConnId, Shaping};
 
-/// Two unsent segments: what the server sets TCP_NOTSENT_LOWAT to.
+/// The maximum number of unsent segments, to which the server sets TCP_NOTSENT_LOWAT.
 const UNSENT_SEGMENTS_MAX: u64 = 2;
-/// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
+/// The maximum size of a packet in a write. The kernel checks its limit once per packet.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
-/// The interval at which the scheduler reads what is below it, as in the server.
-/// All connections with unacknowledged bytes are looked at this often, at least.
+/// The interval at which the scheduler reads the queue below it, as in the server. It is also the maximum interval at
+/// which connections with unacknowledged bytes are examined.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
-/// The state of paced shaping apart from the scheduler.
+/// The state of paced shaping outside the scheduler.
 #[derive(Default)]
 pub struct Writer {
-    /// When it last read the queue below.
+    /// The instant at which the queue below was last read.
     read_at: Nanos,
-    /// When it last looked at all connections with unacknowledged bytes.
+    /// The instant at which all connections with unacknowledged bytes were last examined.
     looked_at: Nanos,
-    /// The estimator of a line that is not seen, which the connections feed.
+    /// The estimator of an invisible line, which receives the observations of the connections.
     estimator: Option<Estimator>,
 }
 
-/// Thousandths of the bytes that the oldest response gets, as by the server.
+/// The share of bytes that the oldest response gets, in thousandths, as in the server.
 const GUARD_PERMILLE: u32 = 10;
 
-/// The scheduler, as the server makes it (`shaping.rs` there), and what belongs to it.
+/// Creates the scheduler in the same way as the server (`shaping.rs` there), and the writer.
 pub fn scheduler(config: &Config) -> (Scheduler, Writer) {
     if config.shaping != Shaping::Paced {
         return (Scheduler::new(config.policy.build(), Pace::UNLIMITED), Writer::default());
@@ -51,7 +53,7 @@ pub fn scheduler(config: &Config) -> (Scheduler, Writer) {
 }
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
-    /// Writes what is granted until nothing is.
+    /// Writes granted bytes until there are no more grants.
     pub fn pump(&mut self) {
         if self.config.shaping != Shaping::Paced {
             return;
@@ -86,7 +88,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.scheduler.poll_timeout().is_some_and(|at| at <= self.now)
     }
 
-    /// Lets the queue below correct the scheduler's idea of it.
+    /// Corrects the scheduler's model of the queue below with a reading.
     fn read_queue(&mut self) {
         if !self.config.sees_queue || self.now - self.writer.read_at < READ_EVERY || !self.is_due() {
             return;
@@ -117,7 +119,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Writes to the socket until it has its two unsent segments, or all that was granted.
+    /// Writes to the socket until it has two unsent segments, or the grant is used up.
     fn write(&mut self, job: JobId, bytes_max: u64) {
         let id = self.by_job[job.slot()];
         let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
@@ -154,7 +156,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Charges the link for what TCP sent, and not for what it keeps for want of a window; and learns from it.
+    /// Charges the link only for the bytes that TCP sent, not for those that it keeps until the window opens, and
+    /// observes the line.
     pub fn settle_account(&mut self, id: ConnId) {
         let now = self.now;
         let conn = self.conns.get(id).expect("the caller's connection");
@@ -163,7 +166,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.look(id);
     }
 
-    /// Learns of the line from a connection.
+    /// Observes the line through a connection.
     fn look(&mut self, id: ConnId) {
         let (now, framing) = (self.now, self.settings.framing());
         let Some(conn) = self.conns.get(id) else { return };
@@ -174,7 +177,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             acked_ago: now - conn.acked_at,
             sent_bytes: conn.sent.payload_bytes - conn.sender.resent_bytes.min(conn.sent.payload_bytes),
             retransmitted_bytes: conn.sender.resent_bytes,
-            // Its readers are fast.
+            // Readers are fast in this model.
             shut_for: Nanos::ZERO,
             is_by_program: false,
         };
@@ -207,8 +210,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The connection ends, maybe in the middle of its response: what it sent since it was last looked at is charged, and what was
-    /// foreseen and never came is given back.
+    /// Ends the account of a connection, which may end in the middle of a response. Bytes sent since the last
+    /// settlement are charged, and charges for bytes that were never sent are refunded.
     pub fn close_account(&mut self, id: ConnId) {
         if self.config.shaping != Shaping::Paced {
             return;
@@ -216,7 +219,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.look(id);
         let Some(conn) = self.conns.get(id) else { return };
         let job = conn.job.take();
-        // A SYN that nobody finished is on nobody's account.
+        // An unfinished handshake is charged to no account.
         let closed = (conn.seen > 0).then(|| conn.account.close(conn.sent, 0, 0));
         if let Some(job) = job {
             self.scheduler.on_end(job);
@@ -228,7 +231,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 }
 
 impl Queue {
-    /// Bytes of responses, headers included: what is on the connections' sockets.
+    /// The bytes of responses, with headers, on the connections' sockets.
     fn data_bytes(&self) -> u64 {
         self.bytes() - self.control_bytes()
     }

@@ -1,4 +1,4 @@
-//! The server: its queues for connections, its workers, and what it makes of what the client sends.
+//! The server: its queues for connections, its workers, and its handling of requests.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use super::tcp::{Acked, Settings};
 use super::world::{Event, Up, World};
 use super::{ConnId, Shaping};
 
-/// Linux's TCP_DELACK_MIN.
+/// The time that an acknowledgement waits for a response, Linux's TCP_DELACK_MIN.
 const ACK_RIDES_FOR: Nanos = Nanos::from_millis(40);
 
-/// The connections at the server, and their places.
+/// The connections at the server, and the limits on their number.
 pub struct Listener {
     pub syn_received: u32,
     accept: VecDeque<ConnId>,
@@ -38,7 +38,8 @@ impl Listener {
     }
 }
 
-/// The path of a connection as the server reads it: a window per round trip stands for the delivery rate, which the kernel measures.
+/// The path of a connection, as read by the server. A window per round trip stands in for the delivery rate that the
+/// kernel measures.
 fn path_of(conn: &Conn, settings: &Settings) -> Path {
     let cwnd_bytes = u64::from(conn.sender.window_segments()) * u64::from(settings.segment_bytes);
     let rtt = conn.sender.rtt().smoothed();
@@ -96,7 +97,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The SYN-ACK was not answered, or an idle connection has been kept long enough.
+    /// Handles an unanswered SYN-ACK, or an idle connection that has been kept long enough.
     pub fn on_server_timer(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the timer");
         match conn.server {
@@ -113,7 +114,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Finishes the handshake if it is not finished and there is room; says whether the connection is established.
+    /// Finishes the handshake if necessary and if there is room. Returns whether the connection is established.
     fn establish(&mut self, id: ConnId) -> bool {
         let (now, cookies) = (self.now, self.config.server.syn_cookies);
         let conn = self.conns.get(id).expect("checked by the caller");
@@ -137,7 +138,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         true
     }
 
-    /// Gives free workers the connections that wait longest.
+    /// Assigns free workers to the connections that have waited longest.
     fn accept(&mut self) {
         while self.listener.has_worker() {
             let Some(id) = self.listener.accept.pop_front() else { break };
@@ -155,7 +156,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn on_request(&mut self, id: ConnId, number: u32) {
         let conn = self.conns.get(id).expect("checked by the caller");
         if conn.server == ServerState::Unknown && !self.config.server.syn_cookies {
-            // Nobody knows this connection: it is reset.
+            // The connection is unknown, and is reset.
             return self.refuse(id);
         }
         if !self.establish(id) {
@@ -172,7 +173,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The request is acknowledged, at once or by its response. One that comes again was not heard of: at once.
+    /// Acknowledges a request, immediately or with its response. A repeated request is acknowledged immediately,
+    /// because the first acknowledgement was lost.
     fn owe_acknowledgement(&mut self, id: ConnId, number: u32) {
         let at = self.now + ACK_RIDES_FOR;
         let conn = self.conns.get(id).expect("checked by the caller");
@@ -188,10 +190,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.send_control(id, Load::Ack, wire::PACKET_OVERHEAD_BYTES);
     }
 
-    /// A worker answers the request.
+    /// Lets a worker answer the request.
     fn respond(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the caller");
-        // The client is gone and its reset was lost; the first segment would be answered with another.
+        // The client has left and its reset was lost; the first segment would be answered by another reset.
         let Some(slot) = conn.request else { return self.release(id) };
         let bytes = HEAD_BYTES_NOMINAL + self.clients.get(slot).job.size_bytes;
         let start = conn.response.1;
@@ -234,7 +236,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.unblock(id);
     }
 
-    /// No handshake: the server forgets the connection, the client may still know it.
+    /// Removes a connection without a complete handshake. The client may still know it.
     fn forget(&mut self, id: ConnId) {
         let conn = self.conns.get(id).expect("checked by the caller");
         (conn.server, conn.syn_ack_backoffs) = (ServerState::Unknown, 0);
@@ -244,7 +246,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// Both ends are done with the connection, or the client was first; a worker is free.
+    /// Closes a connection that both ends or the client have closed, and frees its worker.
     pub fn release(&mut self, id: ConnId) {
         self.close_account(id);
         let Some(conn) = self.conns.get(id) else { return };

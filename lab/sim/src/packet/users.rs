@@ -1,8 +1,8 @@
-//! Closed load: users who wait for a response before they ask again, so that a slow server is asked less.
+//! Closed load: users wait for a response before they send the next request, so a slow server receives fewer.
 //!
-//! They are SURGE's user equivalents (`workload::surge`): a file, the files embedded in it with a pause before each, then
-//! a longer pause. Each has a random stream of its own, so user 7 asks for the same files with the same pauses under every
-//! policy. User u is on path u modulo the paths there are, and opens a connection for every request.
+//! They are SURGE's user equivalents (`workload::surge`): a file, the files embedded in it with a pause before each,
+//! then a longer pause. Each has its own random stream, so user 7 requests the same files with the same pauses under
+//! every policy. User u uses path u modulo the number of paths, and opens a connection for every request.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -14,20 +14,20 @@ use super::config::in_range;
 use super::world::{Event, World};
 use super::{Config, ConfigError};
 
-/// The users, for how long they ask and for what.
+/// The users, the time for which they send requests, and their files.
 #[derive(Debug, Clone)]
 pub struct ClosedLoad {
-    /// 1 to [`USERS_MAX`].
+    /// The number of users, 1 to [`USERS_MAX`].
     pub users: u32,
     pub sizes: Distribution,
-    /// The instant from which nobody asks ...
+    /// The instant from which no user sends requests.
     pub until: Nanos,
-    /// ... nor when this many have been asked for; one of the two has to end the run.
+    /// The maximum number of requests. Either this or `until` must end the run.
     pub requests_max: u64,
 }
 
 impl ClosedLoad {
-    /// Checks that it can be run.
+    /// Checks that the load is possible.
     pub fn check(&self, config: &Config) -> Result<(), ConfigError> {
         in_range("users", self.users, 1..=USERS_MAX)?;
         in_range("per_connection of users", config.per_connection, 1..=1)?;
@@ -37,10 +37,10 @@ impl ClosedLoad {
     }
 }
 
-/// Users that a run may have: each costs a random stream and an event.
+/// The maximum number of users of a run; each costs a random stream and an event.
 pub const USERS_MAX: u32 = 1 << 20;
 
-/// The users of a run, and how many of them are in a pause that an event in the calendar ends.
+/// The users of a run, and the number of them in a pause that an event in the calendar ends.
 pub struct Users {
     users: Vec<User>,
     sizes: Sampler,
@@ -52,7 +52,7 @@ pub struct Users {
 
 struct User {
     rng: ChaCha8Rng,
-    /// Files of the Web object still to be asked for, after the current one.
+    /// The files of the Web object still to be requested, after the current one.
     embedded: u32,
 }
 
@@ -68,7 +68,7 @@ impl Users {
         Users { users, sizes: load.sizes.sampler(), model, until: load.until, left: load.requests_max, paused: 0 }
     }
 
-    /// Returns the users whose first request comes in time, each with the time of it.
+    /// Returns the users whose first request comes in time, each with its instant.
     fn starts(&mut self) -> Vec<(u32, Nanos)> {
         let starts = self.users.iter_mut().map(|user| self.model.start(&mut user.rng));
         let in_time = |(_, at): &(u32, Nanos)| *at < self.until;
@@ -77,12 +77,12 @@ impl Users {
         starts
     }
 
-    /// Returns true if nobody will ask again, when nobody waits for a response.
+    /// Returns true if no user will send another request, given that none waits for a response.
     pub fn are_done(&self) -> bool {
         self.paused == 0 || self.left == 0
     }
 
-    /// The request of the user at the end of a pause, unless others have asked for all there is.
+    /// Returns the request of a user at the end of a pause, unless the maximum has been reached.
     fn ask(&mut self, now: Nanos, user: u32) -> Option<Job> {
         self.paused -= 1;
         self.left = self.left.checked_sub(1)?;
@@ -90,7 +90,7 @@ impl Users {
         Some(Job { arrival: now, size_bytes: self.sizes.sample(&mut user.rng), client: None })
     }
 
-    /// When the user asks next; `None` if that is too late.
+    /// Returns the instant of the user's next request; `None` if that is too late.
     fn pause(&mut self, now: Nanos, user: u32) -> Option<Nanos> {
         let user = &mut self.users[user as usize];
         let pause = if user.embedded > 1 {
@@ -126,7 +126,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.submit_job(job, Some(user));
     }
 
-    /// The user's request has ended, whatever became of it.
+    /// Starts the pause of a user whose request has ended, with any outcome.
     pub fn pause(&mut self, user: u32) {
         let at = self.users.as_mut().and_then(|users| users.pause(self.now, user));
         if let Some(at) = at {

@@ -1,4 +1,4 @@
-//! The state of a run, its events, and the loop that takes one after the other.
+//! The state of a run, its events, and the loop that processes them one by one.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -36,29 +36,30 @@ pub enum Event {
     Grant,
     /// The sender's alarm.
     Alarm(ConnId),
-    /// SYN or request unanswered.
+    /// The SYN or the request is unanswered.
     ClientTimer(ConnId),
-    /// SYN-ACK unanswered, or the connection idle.
+    /// The SYN-ACK is unanswered, or the connection is idle.
     ServerTimer(ConnId),
     DelayedAck(ConnId),
-    /// No response has taken the request's acknowledgement along.
+    /// No response has carried the request's acknowledgement.
     RequestAck(ConnId),
-    /// The user's patience ends: slot and try of a request, and its number.
+    /// The user's patience ends: slot and attempt of a request, and its number.
     GiveUp {
         slot: u32,
         tried: u32,
         number: u64,
     },
     Sample,
-    /// The link has another rate: which change.
+    /// The link's rate changes, by the change with this index.
     Rate(usize),
 }
 
-/// From the client.
+/// A packet from the client.
 #[derive(Debug, Clone, Copy)]
 pub enum Up {
     Syn,
-    /// Finishes the handshake, if it is the first, and asks; counted from 1 on each connection.
+    /// Finishes the handshake if it is the first on its connection, and requests a response. Counted from 1 on each
+    /// connection.
     Request {
         number: u32,
     },
@@ -69,7 +70,7 @@ pub enum Up {
     Reset,
 }
 
-/// From the server.
+/// A packet from the server.
 #[derive(Debug, Clone, Copy)]
 pub enum Down {
     SynAck,
@@ -77,7 +78,7 @@ pub enum Down {
     Data { seq: u64, bytes: u32, fin: bool, sent_at: Nanos },
 }
 
-/// The counts apart from the jobs.
+/// The counts other than those of jobs.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub by_outcome: [u64; 4],
@@ -88,7 +89,7 @@ pub struct Counts {
     pub packets: u64,
     pub resent_bytes: u64,
     pub connections_max: usize,
-    /// Since the last sample.
+    /// The jobs completed since the last sample.
     pub completed: u32,
     pub response_ns: u128,
     pub first_byte_ns: u128,
@@ -104,7 +105,7 @@ pub struct World<'c, 'h, J: Iterator> {
     pub listener: Listener,
     pub queue: Queue,
     pub link: Link,
-    /// An event for the instant the link falls idle is in the calendar.
+    /// The calendar contains an event for the instant at which the link becomes idle.
     pub is_link_awaited: bool,
     pub scheduler: Scheduler,
     pub grant: Timer,
@@ -115,12 +116,12 @@ pub struct World<'c, 'h, J: Iterator> {
     pub wakes: Vec<ConnId>,
     pub counts: Counts,
     jobs: std::iter::Peekable<J>,
-    /// The users, where the load is closed.
+    /// The users, if the load is closed.
     pub users: Option<Users>,
-    /// When the run ends if jobs do not end it.
+    /// The end of the run, if it does not end with its jobs.
     until: Nanos,
     submitted: u64,
-    /// On the link, without what connections cost.
+    /// The bytes on the link, without those for connections.
     offered_bytes: u64,
     last_arrival: Nanos,
     ended: u64,
@@ -216,7 +217,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         }
     }
 
-    /// Rings a timer of a connection, if that is still there.
+    /// Handles a timer event of a connection, if the connection still exists.
     fn on_timer(&mut self, id: ConnId, event: Event, timer: fn(&mut Conn) -> &mut Timer, ring: fn(&mut Self, ConnId)) {
         let Some(conn) = self.conns.get(id) else { return };
         match timer(conn).ring(self.now) {
@@ -235,12 +236,12 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.submit_job(job, None);
     }
 
-    /// Lets nobody ask from `at` on: what is left then has the grace configured.
+    /// Stops all requests from `at` on. Unfinished jobs then have the configured grace.
     pub fn end_after_grace(&mut self, at: Nanos) {
         self.until = self.config.grace.map_or(Nanos::MAX, |grace| Nanos(at.0.saturating_add(grace.0)));
     }
 
-    /// A request is made, by one of the users if it is theirs.
+    /// Creates a request, by a user if `user` is given.
     pub fn submit_job(&mut self, job: Job, user: Option<u32>) {
         self.offered_bytes += workload::wire_bytes(job.size_bytes);
         self.last_arrival = self.now;
@@ -249,7 +250,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.submit(Request::new(number, job, user));
     }
 
-    /// A packet sets out for the server.
+    /// Sends a packet towards the server.
     pub fn send_up(&mut self, id: ConnId, up: Up) {
         self.counts.packets += 1;
         let Some(conn) = self.conns.get(id) else { return };
@@ -262,7 +263,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.calendar.push(at, Event::ToServer(id, up));
     }
 
-    /// A packet has left the link at `at` and sets out for the client.
+    /// Sends a packet that left the link at `at` towards the client.
     pub fn send_down(&mut self, id: ConnId, at: Nanos, down: Down) {
         let Some(conn) = self.conns.get(id) else { return };
         let path = &self.config.paths[conn.path as usize];
@@ -279,14 +280,14 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
         self.calendar.push(arrives, Event::ToClient(id, down));
     }
 
-    /// Returns true if what follows the link treats the segments of a packet apart.
+    /// Returns true if the path treats the segments of a packet separately.
     pub fn is_lossy(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.conns.get(id) else { return false };
         let path = &self.config.paths[conn.path as usize];
         path.loss > 0.0 || path.jitter > Nanos::ZERO
     }
 
-    /// A job has come to its end.
+    /// Ends a job.
     pub fn end(&mut self, request: &Request, outcome: record::Outcome) {
         self.counts.by_outcome[at_outcome(outcome)] += 1;
         let Job { arrival, size_bytes, .. } = request.job;

@@ -1,7 +1,8 @@
-//! What each class of closed clients got: how often it was answered, and how long that took as 004 counts it.
+//! The service of each class of closed clients: how often it was answered, and the latency as 004 defines it.
 //!
-//! The paper (section 2) classes requests by size, and weights the mean of each size class by its number of requests. Weights are here those of
-//! all customers together, so that two customers are compared on the same mix, whatever each happened to draw.
+//! The paper (section 2) classifies requests by size, and weights the mean of each size class by its number of
+//! requests. Here the weights are the numbers for all customers together, so that two customers are compared on the
+//! same mix, whatever each drew.
 
 use serde::Serialize;
 use stats::{SIZE_DECADES, size_decade, weighted_mean};
@@ -14,13 +15,13 @@ const SIZES: usize = SIZE_DECADES.len() + 1;
 /// The service of a class of closed clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CustomerOutcome {
-    /// Responses per second behind the warm-up.
+    /// The responses per second after the warm-up.
     pub per_s: f64,
-    /// `None` where nobody was answered.
+    /// The mean latency; `None` if there were no responses.
     pub latency_ms: Option<f64>,
-    /// The latency with every size class weighted by the number of requests for it, of all customers.
+    /// The latency with every size class weighted by the number of requests for it from all customers.
     pub latency_weighted_ms: Option<f64>,
-    /// The latency by size class, up to 1 KB, 10 KB, 100 KB, and above; `None` where nobody asked.
+    /// The latency by size class: up to 1 KB, 10 KB, 100 KB, and above; `None` for a class without requests.
     pub latency_by_size_ms: [Option<f64>; SIZES],
 }
 
@@ -28,7 +29,7 @@ pub(super) struct Customers {
     classes: Vec<Class>,
     warm_up: u64,
     departed: u64,
-    /// When the warm-up was over.
+    /// The end of the warm-up.
     since: Nanos,
 }
 
@@ -52,7 +53,7 @@ impl Customers {
         }
     }
 
-    /// A job that counts.
+    /// Records a counted job.
     pub fn record(&mut self, flight: &Flight, at: Nanos) {
         if let Some(class) = self.classes.get_mut(usize::from(flight.class)) {
             let (jobs, sum_ms) = &mut class.by_size[size_decade(flight.size_bytes)];
@@ -101,7 +102,7 @@ mod tests {
             customers.on_departure(class, Nanos::from_millis(1000));
             customers.record(&flight, Nanos::from_millis(ms));
         };
-        // A: three small, one large; B: one of each. In all four small and two large.
+        // A: three small, one large; B: one of each. In total four small and two large.
         [(0, 500, 10), (0, 500, 10), (0, 500, 10), (0, 50_000, 100), (1, 500, 20), (1, 50_000, 200)]
             .into_iter()
             .for_each(|(class, size, ms)| job(class, size, ms));

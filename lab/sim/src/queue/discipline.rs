@@ -1,7 +1,7 @@
-//! From the policy's spec to the discipline of the link.
+//! Creates the discipline of the link from the policy's spec.
 //!
-//! `ps`, and `las` where service is fluid, are exact disciplines of the simulator. Everything else is a
-//! [`PolicySpec`], whose sizes are turned into link time, the scheduler's unit here ([`super::scheduled`]).
+//! `ps`, and `las` if service is fluid, are exact disciplines of the simulator. Everything else is a [`PolicySpec`],
+//! whose sizes are converted to link time, the scheduler's unit here ([`super::scheduled`]).
 
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{self, BandSpec, Order, PolicySpec};
@@ -11,10 +11,10 @@ use units::{Nanos, Rate};
 use super::line::Line;
 use super::{Config, Error};
 
-/// The chunk where a policy takes turns and none was given: a full segment, the server's grant.
+/// The default chunk for a policy that takes turns: a full segment, as in the server's grant.
 pub const CHUNK_BYTES_USUAL: u64 = units::wire::SEGMENT_BYTES;
 
-/// A rank that grows as a job is served has chunks of this part of the mean size at most, which is as good as none.
+/// A rank that grows as a job is served uses chunks of at most this part of the mean size, which is practically exact.
 pub const CHUNKS_OF_MEAN_MIN: u32 = 50;
 
 pub(super) enum Discipline {
@@ -25,23 +25,23 @@ pub(super) enum Discipline {
     Classes(Classes, Nanos),
 }
 
-/// The classes of a table, in time of the link.
+/// The classes of a table, in link time.
 pub(super) struct Classes {
     pub policy: Box<dyn Policy>,
     pub table: ClassTable,
 }
 
-/// A discipline, and what the caller did not write but should know.
+/// A discipline, and its settings that the caller did not specify but should know.
 pub(super) struct Resolved {
     pub discipline: Discipline,
-    /// Chunks in bytes on the link, if service is in chunks.
+    /// The bytes of a chunk on the link, if service is in chunks.
     pub chunk_bytes: Option<u64>,
-    /// The cut points of bands in bytes on the link.
+    /// The cut points of bands, in bytes on the link.
     pub cuts_bytes: Vec<u64>,
 }
 
 impl Resolved {
-    /// Returns the discipline with this policy in place of its own, in chunks if service is.
+    /// Returns the discipline with this policy in place of its own. Service stays fluid or in chunks.
     pub fn under(self, policy: Box<dyn Policy>) -> Resolved {
         let discipline = match self.discipline {
             Discipline::Chunked(_, chunk) => Discipline::Chunked(policy, chunk),
@@ -51,7 +51,7 @@ impl Resolved {
     }
 }
 
-/// `quantile` is that of the bytes on the link.
+/// Creates the discipline. `quantile` is the quantile function of the bytes on the link.
 pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
     let exact = |discipline| Ok(Resolved { discipline, chunk_bytes: None, cuts_bytes: Vec::new() });
     let (spec, chunk_bytes) = (config.policy.as_str(), config.chunk_bytes);
@@ -87,7 +87,7 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     Ok(Resolved { discipline, chunk_bytes, cuts_bytes })
 }
 
-/// The chunk of a rank that grows, for sizes of this quantile.
+/// The chunk for a rank that grows, for sizes with this quantile function.
 fn chunk_of(quantile: &dyn Fn(f64) -> f64) -> u64 {
     const POINTS: u32 = 1000;
     let sizes = (0..POINTS).map(|point| quantile((f64::from(point) + 0.5) / f64::from(POINTS)));
@@ -95,14 +95,14 @@ fn chunk_of(quantile: &dyn Fn(f64) -> f64) -> u64 {
     ((mean / f64::from(CHUNKS_OF_MEAN_MIN)) as u64).clamp(1, CHUNK_BYTES_USUAL)
 }
 
-/// An order of bytes as one of the link's time, and its cut points in bytes.
+/// Converts an order from bytes to link time. Also returns its cut points in bytes.
 fn scaled(order: &Order, quantile: &dyn Fn(f64) -> f64, line: &Line) -> (Order, Vec<u64>) {
     let cuts_bytes = cut_points(order, quantile);
     let mut cuts: Vec<u64> = cuts_bytes.iter().map(|&cut| line.time_for(cut).0).collect();
-    // Above 584 years cut points saturate to the same time.
+    // Cut points above 584 years saturate to the same time.
     cuts.dedup();
     let scaled = match order {
-        // One band is first come, first served.
+        // A single band is first come, first served.
         Order::SrptBands(_) if cuts_bytes.is_empty() => Order::Fcfs,
         Order::SrptBands(_) => Order::SrptBands(BandSpec::at_bytes(cuts)),
         Order::QuickFix { .. } => Order::QuickFix { cut_bytes: cuts[0] },
@@ -112,7 +112,8 @@ fn scaled(order: &Order, quantile: &dyn Fn(f64) -> f64, line: &Line) -> (Order, 
     (scaled, cuts_bytes)
 }
 
-/// Weights and promises are shares, and need no scale; rates and sizes do. Service is in chunks: classes take turns.
+/// Converts classes. Weights and guarantees are shares and need no conversion; rates and sizes do. Service is in
+/// chunks, because classes take turns.
 fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Result<Resolved, Error> {
     let chunk_bytes = config.chunk_bytes.unwrap_or(CHUNK_BYTES_USUAL);
     if chunk_bytes == 0 {
@@ -133,16 +134,16 @@ fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, l
     Ok(Resolved { discipline, chunk_bytes: Some(chunk_bytes), cuts_bytes: Vec::new() })
 }
 
-/// The name of the policy where a table of classes says the order.
+/// The name of the policy if a table of classes determines the order.
 pub const CLASSES: &str = "classes";
 
-/// The link in the scheduler's unit: a nanosecond of it, as a byte, each nanosecond.
+/// The rate of the link in the scheduler's unit: a nanosecond of link time, as a byte, each nanosecond.
 const LINK_TIME_BITS_PER_S: u64 = 8_000_000_000;
 
-/// A rate in that unit, to a billionth of the link; at least that.
+/// Converts a rate to that unit, to a billionth of the link, which is also the minimum.
 fn of_link_time(rate: Rate, link: Rate) -> Rate {
     let bits = u128::from(rate.bits_per_s()) * u128::from(LINK_TIME_BITS_PER_S) / u128::from(link.bits_per_s());
-    // A rate above the link is no limit.
+    // A rate above the link's is no limit.
     let bits = u64::try_from(bits).unwrap_or(u64::MAX).clamp(8, LINK_TIME_BITS_PER_S);
     Rate::from_bits_per_s(bits).expect("between a byte each second and a byte each nanosecond")
 }
@@ -159,7 +160,7 @@ fn check_ps(config: &Config) -> Result<(), Error> {
     }
 }
 
-/// The cut points in bytes of a policy that has some, learned here from the distribution that is known.
+/// The cut points in bytes of a policy that has any, computed here from the known distribution.
 fn cut_points(order: &Order, quantile: &dyn Fn(f64) -> f64) -> Vec<u64> {
     match order {
         Order::SrptBands(bands) => {

@@ -1,4 +1,4 @@
-//! From arrival to arrival: what happens between them is up to the station.
+//! Runs the arrivals; the station determines what happens between them.
 
 use record::{JobRecord, Outcome as Ended};
 use sched::Path;
@@ -16,23 +16,23 @@ use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
 use crate::{Finished, Hooks, Tally};
 
-/// More jobs in the system than the server could have connections ([`sched::JOBS_MAX`]).
+/// The maximum number of jobs in the system, as many as the server can have connections ([`sched::JOBS_MAX`]).
 pub const JOBS_MAX: usize = sched::JOBS_MAX;
 
-/// 36 years: what comes later, or more work than this, is no run that anybody wants, and would overflow the clock.
+/// The maximum span of a run, 36 years. A longer run or more work is useless, and would overflow the clock.
 pub const SPAN_MAX: Nanos = Nanos(1 << 60);
 
-/// Closed clients' jobs are not numbered.
+/// The number of all jobs of closed clients, which are not counted.
 const CLOSED_NUMBER: u64 = u64::MAX;
 
-/// Which jobs are counted, and when the run ends.
+/// The jobs that are counted, and the end of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Jobs at the start that are not counted.
+    /// The number of jobs at the start that are not counted.
     pub warm_up: u64,
-    /// Ends when so many behind the warm-up have left; those who come after them are there and not counted.
+    /// The run ends when this many jobs after the warm-up have left. Jobs after them are served and not counted.
     pub counted: u64,
-    /// Ends at this instant; jobs still there are counted as incomplete.
+    /// The run ends at this instant. Jobs in the system are then counted as incomplete.
     pub until: Nanos,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Engine<'a> {
     pub line: Line,
     pub wire: Wire,
     pub clients: Clients,
-    /// The class of each job in order of arrival, where it is given.
+    /// The class of each job in order of arrival, if given.
     pub classes: Vec<u16>,
     pub numbering: Numbering,
     pub closed: ClosedClients,
@@ -48,12 +48,12 @@ pub(super) struct Engine<'a> {
     pub hooks: Hooks<'a>,
     pub tally: Tally,
     pub customers: Customers,
-    /// The time of the link for a job, apart from its bytes.
+    /// The link time of a job in addition to its bytes.
     pub job_cost: Nanos,
     pub counts: Counts,
 }
 
-/// The counts apart from the jobs themselves.
+/// The counts other than those of jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub arrived: u64,
@@ -62,9 +62,9 @@ pub(super) struct Counts {
     pub in_system_max: usize,
     /// Jobs in the system × nanoseconds.
     pub area: u128,
-    /// Service of all that arrived.
+    /// The service demand of all arrivals.
     pub offered: u128,
-    /// The last event.
+    /// The instant of the last event.
     pub at: Nanos,
 }
 
@@ -86,7 +86,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The same where later requests depend on earlier answers.
+    /// Runs a load whose later requests depend on earlier responses.
     pub fn run_closed(&mut self, mut station: impl Station, source: &mut dyn Source) -> Result<(), Error> {
         loop {
             let due = source.due().filter(|due| *due < self.extent.until);
@@ -108,7 +108,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The same where pages are loaded: requests follow from answers.
+    /// Runs a load of pages, whose requests follow from responses.
     pub fn run_pages(&mut self, mut station: impl Station, pages: &mut Pages, on_streams: bool) -> Result<(), Error> {
         self.open(&mut station)?;
         while self.tally.jobs() < self.extent.counted {
@@ -135,7 +135,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Closed clients are there from the start.
+    /// Admits the first jobs of closed clients, which are present from the start.
     fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
         for (client, connections, size_bytes, service) in self.closed.asks() {
             for _ in 0..connections {
@@ -156,7 +156,7 @@ impl Engine<'_> {
         self.admit_of(station, request, None, None)
     }
 
-    /// Admits a job of this user and class, where the load says whose it is.
+    /// Admits a job of this user and class, if the load specifies them.
     fn admit_of(
         &mut self,
         station: &mut impl Station,
@@ -176,13 +176,13 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The time of the link that a job takes, if it may come.
+    /// Returns the link time of a job, if it may be admitted.
     fn serviceable(&self, station: &impl Station, at: Nanos, size_bytes: u64) -> Result<Nanos, Error> {
         if station.len() >= JOBS_MAX {
             return Err(Error::TooManyJobs { at });
         }
         let service = self.line.time_for(self.wire.bytes(size_bytes)) + self.job_cost;
-        // Nobody leaves later than this.
+        // No job can leave later than this.
         if u128::from(at.0) + self.counts.offered + u128::from(service.0) > u128::from(SPAN_MAX.0) {
             return Err(Error::TooLong { at, size_bytes });
         }
@@ -197,7 +197,7 @@ impl Engine<'_> {
         self.counts.in_system_max = self.counts.in_system_max.max(station.len());
     }
 
-    /// All departures up to this instant.
+    /// Serves all departures up to this instant.
     fn serve(&mut self, station: &mut impl Station, until: Nanos) {
         while let Some((flight, at)) = station.depart_by(until) {
             if flight.is_closed {
@@ -211,7 +211,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A closed client's response is there: it asks for the next at once.
+    /// Handles the response of a closed client, which requests the next immediately.
     fn ask_again(&mut self, station: &mut impl Station, flight: Flight, at: Nanos) {
         self.pass(at, station.len() + 1);
         self.closed.on_complete(flight.client, flight.service);
@@ -231,7 +231,7 @@ impl Engine<'_> {
         }
     }
 
-    /// At a finite horizon those still there have waited until then; without one nobody is.
+    /// Ends the run. At a finite horizon the jobs in the system have waited until then; otherwise there are none.
     fn end(&mut self, station: &impl Station) {
         let mut left_over = station.left_over();
         left_over.sort_by_key(|flight| flight.number);
@@ -248,7 +248,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Notes that this many jobs were in the system until now.
+    /// Records that this many jobs were in the system until now.
     fn pass(&mut self, now: Nanos, jobs: usize) {
         self.counts.area += u128::from((now - self.counts.at).0) * jobs as u128;
         self.counts.at = now;

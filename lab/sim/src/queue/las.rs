@@ -1,9 +1,9 @@
-//! Exact least attained service, which a scheduler only approaches as its grants shrink: the jobs that have had least share
-//! the link equally.
+//! Exact least attained service, which a scheduler only approaches as its grants shrink: the jobs with the least
+//! service so far share the link equally.
 //!
-//! Jobs of equal attained service form a level. Only the lowest level is served; when it has caught up with the next the
-//! two are one. A newcomer starts a new lowest level, so levels are a stack, and each is a meldable heap of its jobs by
-//! size: an event costs O(log n) amortised. Amounts of service are kept as for processor sharing ([`super::ps`]).
+//! Jobs of equal attained service form a level. Only the lowest level is served; when it catches up with the next, they
+//! become one. A new job starts a new lowest level, so the levels are a stack. Each is a meldable heap of its jobs by
+//! size, and an event costs O(log n) amortised. Amounts of service are stored as for processor sharing ([`super::ps`]).
 
 use sched::Path;
 use units::Nanos;
@@ -14,24 +14,24 @@ use super::station::{Flight, Station};
 
 #[derive(Default)]
 pub struct LeastAttained {
-    /// The instant up to which work is accounted for.
+    /// The instant up to which work has been accounted for.
     wall: u128,
-    /// The levels, most attained first: the one that is served is the last.
+    /// The levels, most attained first; the last one is served.
     levels: Vec<Level>,
     melds: Melds,
     jobs: usize,
 }
 
 struct Level {
-    /// Service that each of its jobs has had, in 2^-20 ns.
+    /// The service that each of its jobs has received, in 2^-20 ns.
     attained: u128,
     jobs: u64,
-    /// The job with the least service in all; never empty.
+    /// The job with the smallest total service; the heap is never empty.
     root: u32,
 }
 
 impl LeastAttained {
-    /// The lowest level has caught up with the one above it.
+    /// Merges the lowest level with the one above, with which it has caught up.
     fn merge(&mut self) {
         let Some(lowest) = self.levels.pop() else { return };
         if let Some(next) = self.levels.last_mut() {
@@ -40,7 +40,7 @@ impl LeastAttained {
         }
     }
 
-    /// The first job of the lowest level is done.
+    /// Removes the first job of the lowest level, which is complete.
     fn depart(&mut self) -> Option<Flight> {
         let level = self.levels.last_mut()?;
         let (flight, root) = self.melds.pop(level.root);
@@ -69,7 +69,7 @@ impl Station for LeastAttained {
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
-        // A departure is told in whole nanoseconds, so that who answers it may be a fraction of one early.
+        // Departures are reported in whole nanoseconds, so a response to one may be a fraction of a nanosecond early.
         let until = fixed(until).max(self.wall);
         loop {
             let next = self.levels.iter().rev().nth(1).map(|level| level.attained);
@@ -95,7 +95,7 @@ impl Station for LeastAttained {
         }
     }
 
-    /// Slots that are taken back make it a policy of the scheduler (`super::discipline`).
+    /// If slots are taken back, `las` is a policy of the scheduler instead (`super::discipline`).
     fn pause(&mut self, _at: Nanos, _number: u64) {
         unreachable!("exact least attained service pauses nobody");
     }

@@ -1,21 +1,22 @@
-//! What bytes are in time on one link, and which bytes count.
+//! Converts bytes to time on one link, and defines which bytes count.
 
 use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES};
 use units::{Nanos, Rate};
 use workload::{Distribution, HEAD_BYTES_NOMINAL, wire_bytes};
 
-/// Which bytes of a job take up the link.
+/// The bytes of a job that take up the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wire {
-    /// The size, as queueing theory has it.
+    /// Only the size, as in queueing theory.
     #[default]
     Plain,
-    /// A nominal head, the headers of full segments, and a connection of its own, as [`workload::schedule`] counts them.
+    /// Also a nominal head, the headers of full segments, and a connection per job, as [`workload::schedule`] counts
+    /// them.
     Tcp,
 }
 
 impl Wire {
-    /// Bytes on the link of a job of this size.
+    /// The bytes on the link for a job of this size.
     pub fn bytes(self, size_bytes: u64) -> u64 {
         match self {
             Wire::Plain => size_bytes,
@@ -23,7 +24,7 @@ impl Wire {
         }
     }
 
-    /// The bytes that the response alone takes, without the connection. Slowdown is measured against them.
+    /// The bytes of only the response, without the connection. Slowdown is relative to them.
     pub fn response_bytes(self, size_bytes: u64) -> u64 {
         match self {
             Wire::Plain => size_bytes,
@@ -31,7 +32,7 @@ impl Wire {
         }
     }
 
-    /// Their mean over a distribution of sizes.
+    /// The mean bytes on the link over a distribution of sizes.
     pub fn mean_bytes(self, sizes: &Distribution) -> f64 {
         match self {
             Wire::Plain => sizes.mean_drawn(),
@@ -43,8 +44,8 @@ impl Wire {
     }
 }
 
-/// The mean number of segments is the sum over k ≥ 0 of P(more than k segments). Far out, where few sizes are, the sum
-/// goes on in ever longer steps by the trapezoidal rule.
+/// Computes the mean number of segments, the sum over k ≥ 0 of P(more than k segments). In the tail, where sizes are
+/// rare, the sum proceeds in ever longer steps by the trapezoidal rule.
 fn mean_segments(sizes: &Distribution) -> f64 {
     let above = |segments: u64| {
         let bytes = (segments * SEGMENT_BYTES).saturating_sub(HEAD_BYTES_NOMINAL);
@@ -58,17 +59,17 @@ fn mean_segments(sizes: &Distribution) -> f64 {
         if here < 1e-12 {
             break;
         }
-        // Over [segments, segments + step): the first term whole, the others between it and the next.
+        // Over [segments, segments + step): the first term in full, the others interpolated between it and the next.
         sum += if step == 1 { here } else { step as f64 * (here + there) / 2.0 };
         segments += step;
     }
     sum
 }
 
-/// The link's time by the byte.
+/// The link time of bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Nanoseconds per byte in 2^-32: one multiplication per job instead of a division of 128 bits.
+    /// Nanoseconds per byte in units of 2^-32, so that a job costs one multiplication instead of a 128-bit division.
     per_byte: u128,
 }
 
@@ -77,12 +78,13 @@ impl Line {
         Line { per_byte: (8_000_000_000u128 << 32) / u128::from(link.bits_per_s()) }
     }
 
-    /// The bytes of a nanosecond.
+    /// The bytes per nanosecond.
     pub fn bytes_per_ns(&self) -> f64 {
         (1u64 << 32) as f64 / self.per_byte as f64
     }
 
-    /// The time of this many bytes to the nearest nanosecond, at least one. Exact where a byte takes whole nanoseconds.
+    /// The time of this many bytes, rounded to the nearest nanosecond, at least one. Exact if a byte takes whole
+    /// nanoseconds.
     pub fn time_for(&self, bytes: u64) -> Nanos {
         let ns = (u128::from(bytes) * self.per_byte + (1 << 31)) >> 32;
         Nanos(u64::try_from(ns).unwrap_or(u64::MAX).max(1))
@@ -100,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Against a sum over every size of a uniform distribution of 1 to 100,000 bytes.
+    /// Compares the mean with a sum over every size of a uniform distribution of 1 to 100,000 bytes.
     #[test]
     fn the_mean_on_the_wire() {
         let sizes: Vec<u64> = (1..=100_000).collect();

@@ -1,5 +1,5 @@
-//! Heaps of jobs by service that can be melded: pairing heaps (Fredman, Sedgewick, Sleator & Tarjan, "The pairing heap",
-//! 1986) in one arena. Melding is O(1), taking the first O(log n) amortised.
+//! Meldable heaps of jobs by service: pairing heaps (Fredman, Sedgewick, Sleator & Tarjan, "The pairing heap", 1986) in
+//! one arena. Melding is O(1), removing the first job O(log n) amortised.
 
 use super::station::Flight;
 
@@ -9,7 +9,7 @@ const NONE: u32 = u32::MAX;
 pub struct Melds {
     nodes: Vec<Node>,
     vacant: Vec<u32>,
-    /// Scratch of [`Melds::pop`].
+    /// Scratch memory of [`Melds::pop`].
     pairs: Vec<u32>,
 }
 
@@ -20,7 +20,7 @@ struct Node {
 }
 
 impl Melds {
-    /// A heap of one job, named by its root.
+    /// Creates a heap of one job, identified by its root.
     pub fn single(&mut self, flight: Flight) -> u32 {
         let node = Node { flight, child: NONE, sibling: NONE };
         match self.vacant.pop() {
@@ -39,7 +39,7 @@ impl Melds {
         &self.nodes[root as usize].flight
     }
 
-    /// The heap of the jobs of both.
+    /// Returns the heap with the jobs of both.
     pub fn meld(&mut self, a: u32, b: u32) -> u32 {
         let key = |node: u32| {
             let flight = &self.nodes[node as usize].flight;
@@ -51,7 +51,7 @@ impl Melds {
         root
     }
 
-    /// Takes the root out: its job, and the root of the rest if there is any.
+    /// Removes the root. Returns its job, and the root of the remaining heap if it is not empty.
     pub fn pop(&mut self, root: u32) -> (Flight, Option<u32>) {
         let mut next = self.nodes[root as usize].child;
         while next != NONE {
@@ -73,7 +73,7 @@ impl Melds {
         (self.nodes[root as usize].flight, rest)
     }
 
-    /// Every job of the heap, in any order.
+    /// Returns every job of the heap, in any order.
     pub fn all(&self, root: u32) -> Vec<Flight> {
         let (mut found, mut pending) = (Vec::new(), vec![root]);
         while let Some(at) = pending.pop() {
@@ -92,7 +92,7 @@ mod tests {
     use units::Nanos;
 
     proptest! {
-        /// Melding and taking out in any order is a sorted list.
+        /// Melding and removing in any order is equivalent to a sorted list.
         #[test]
         fn agrees_with_sorting(groups in prop::collection::vec(prop::collection::vec(1u64..50, 1..30), 1..6)) {
             let mut melds = Melds::default();

@@ -1,8 +1,8 @@
-//! One link and nothing else: the model of queueing theory, with the server's own [`sched::Scheduler`] as its queue.
+//! A single link: the model of queueing theory, with the server's own [`sched::Scheduler`] as its queue.
 //!
-//! Service is fluid and preemptive unless chunks are asked for, so what theory says of a discipline can be checked to as
-//! many digits as there is patience for ([`run`]). Time and service are integer nanoseconds. Memory is that of the jobs
-//! in the system, however many pass through.
+//! Service is fluid and preemptive unless chunks are requested, so the theory of a discipline can be checked to any
+//! number of digits ([`run`]). Time and service are integer nanoseconds. Memory is needed only for the jobs in the
+//! system, however many pass through.
 
 mod customers;
 mod discipline;
@@ -48,47 +48,50 @@ use pages::Pages;
 use slotted::Slotted;
 use source::{Clients, Request};
 
-/// The greatest rate: a byte has to take a nanosecond at least, or sizes that differ would take the same time.
+/// The maximum rate. A byte must take at least a nanosecond, or different sizes would take the same time.
 const LINK_BITS_PER_S_MAX: u64 = 8_000_000_000;
 
 /// A simulation of one link.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `ps` for exact processor sharing, or a [`sched::policy::PolicySpec`] as it is written; the bands of `srpt-bands:K` are cut
-    /// where it is best for the distribution, which is known here.
+    /// `ps` for exact processor sharing, or a [`sched::policy::PolicySpec`] as text. The bands of `srpt-bands:K` are
+    /// cut at the best points for the distribution, which is known here.
     pub policy: String,
-    /// At most 8 Gbit/s.
+    /// The rate of the link, at most 8 Gbit/s.
     pub link: Rate,
     pub arrivals: Arrivals,
     pub wire: Wire,
     pub paths: Paths,
-    /// Shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. Empty: all are in class 0.
+    /// The shares of the jobs in classes 0, 1, ..., for policies with classes; they add up to 1. If empty, all jobs are
+    /// in class 0.
     pub class_shares: Vec<f64>,
-    /// The class of each job in order of arrival, where the load says it; else it is dealt.
+    /// The class of each job in order of arrival, if the load specifies it; otherwise it is drawn.
     pub classes: Vec<u16>,
-    /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
+    /// The classes of a `weir.toml`, in place of the policy: their order, rates and slots, as in the server.
     pub class_table: Option<ClassTable>,
-    /// Jobs come on so many connections in turn, each one of the scheduler's and its own share of a policy that takes turns; a job that
-    /// finds its connection full has one of its own. `None`: every job has.
+    /// The number of connections that jobs use in turn. Each is one connection for the scheduler, with one share of a
+    /// policy that takes turns. A job that finds its connection full gets its own. `None` gives every job its own.
     pub connections: Option<NonZeroU32>,
-    /// Connections that carry several jobs stand in the order as carriers; else each job stands by itself, whatever it comes on.
+    /// True if connections that carry several jobs are ranked as carriers; otherwise each job is ranked by itself.
     pub carriers: bool,
     pub clients: ClientSpec,
-    /// Bytes on the link handed down at once; `None` is fluid service, or [`CHUNK_BYTES_USUAL`] for a policy that takes turns and where clients
-    /// share, or of a rank that grows as a job is served the mean size over [`CHUNKS_OF_MEAN_MIN`], if that is less.
+    /// The bytes on the link that are handed down in one piece; `None` for fluid service. If it is `None`, a policy
+    /// that takes turns, or clients that share, use [`CHUNK_BYTES_USUAL`], and a rank that grows as a job is served
+    /// uses the mean size over [`CHUNKS_OF_MEAN_MIN`], if that is less.
     pub chunk_bytes: Option<u64>,
-    /// Jobs at the start that are not counted.
+    /// The number of jobs at the start that are not counted.
     pub warm_up_jobs: u64,
-    /// What a job takes of the link beside its bytes: a processor's time for it, where the link stands for a processor.
+    /// The link time of a job in addition to its bytes: a processor's time for it, if the link models a processor.
     pub job_cost: Nanos,
-    /// Before the link, by class; `None`: every job competes.
+    /// The slots in front of the link, by class; `None` if every job competes.
     pub slots: Option<SlotSpec>,
     pub horizon: Horizon,
     pub seed: u64,
 }
 
 impl Config {
-    /// Jobs without classes, connections and slots on a plain wire, with paths that are not known; all of them count.
+    /// Creates a config without classes, connections or slots, on a plain wire, with unknown paths, in which all jobs
+    /// count.
     pub fn new(policy: &str, link: Rate, arrivals: Arrivals, horizon: Horizon) -> Config {
         Config {
             policy: policy.into(),
@@ -112,79 +115,80 @@ impl Config {
     }
 }
 
-/// Slots of 004 before the link.
+/// The slots of 004 in front of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotSpec {
-    /// Of each class, the highest priority first.
+    /// The slots of each class, the highest priority first.
     pub slots: Vec<u32>,
     pub sharing: Sharing,
-    /// What a socket takes from its process: with so many bytes left, a job gives its slot back. 0: with the last byte.
+    /// The bytes that a socket buffers. A job returns its slot when this many bytes are left; with 0, at its last byte.
     pub buffer_bytes: u64,
 }
 
-/// Who comes when.
+/// The jobs and their arrivals.
 #[derive(Debug, Clone)]
 pub enum Arrivals {
     /// Independent sizes at the instants of a Poisson process.
     Poisson { sizes: Distribution, load: LoadProfile },
     /// These jobs, once, in order of arrival.
     Replay(Vec<workload::Job>),
-    /// WebStone's clients, so many of each class.
+    /// WebStone's clients, with this many in each class.
     WebStone { of: WebStone, clients: Vec<u32> },
-    /// Visits to pages, whose requests follow from answers.
+    /// Visits to pages, whose requests follow from responses.
     Pages(PageLoad),
 }
 
-/// When it is over.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Horizon {
-    /// When so many jobs behind the warm-up have left; others keep arriving meanwhile, so the last find the same load as the
-    /// first. Of a replay, the first so many jobs come, and all leave.
+    /// When this many jobs after the warm-up have left. Other jobs keep arriving, so the last jobs find the same load
+    /// as the first. In a replay, only the first jobs up to this number arrive, and all leave.
     Jobs(u64),
-    /// At this instant; jobs still there count with the time they have waited.
+    /// At this instant. Jobs in the system count with the time that they have waited.
     Until(Nanos),
     /// When every job of a replay has left.
     AllOfReplay,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     pub summary: Summary,
-    /// Jobs that left, warm-up included.
+    /// The number of jobs that left, including the warm-up.
     pub departed: u64,
-    /// Jobs that were there at the horizon.
+    /// The number of jobs in the system at the horizon.
     pub incomplete: u64,
-    /// Service that arrived over the time it took: the load that really was offered.
+    /// The load actually offered: the service demand of all arrivals divided by the time in which they arrived.
     pub rho_offered: f64,
     pub jobs_in_system_mean: f64,
     pub jobs_in_system_max: usize,
     pub simulated_s: f64,
-    /// Clients that came, where jobs have some.
+    /// The number of clients that appeared, if jobs have clients.
     pub clients: Option<u64>,
-    /// Closed clients, in their order.
+    /// The results of closed clients, in their order.
     pub closed: Vec<ClosedOutcome>,
-    /// Classes of WebStone's clients, in their order.
+    /// The results of classes of WebStone's clients, in their order.
     pub customers: Vec<CustomerOutcome>,
-    /// What pages took, where those are loaded.
+    /// The times of pages, if pages are loaded.
     pub pages: Option<PageOutcome>,
-    /// Bytes per grant where service is not fluid.
+    /// The bytes per grant, if service is not fluid.
     pub chunk_bytes: Option<u64>,
-    /// Cut points of the policy's bands, bytes on the link.
+    /// The cut points of the policy's bands, in bytes on the link.
     pub cuts_bytes: Vec<u64>,
 }
 
-/// Whether [`run`] would start.
+/// Checks whether [`run`] would start.
 pub fn check(config: &Config) -> Result<(), Error> {
     prepare(config).map(|_| ())
 }
 
-/// Simulates; the same config gives the same outcome to the byte.
+/// Runs the simulation. The same config gives the same outcome to the byte.
 pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     conduct(config, prepare(config)?, hooks)
 }
 
-/// The same under a policy of the caller's, whose unit of size is a nanosecond of the link, in place of the one that `config` names.
+/// Runs the simulation under a policy of the caller instead of the one that `config` names. Its unit of size is a
+/// nanosecond of link time.
 pub fn run_under(config: &Config, policy: Box<dyn Policy>, hooks: Hooks) -> Result<Outcome, Error> {
     conduct(config, prepare(config)?.under(policy), hooks)
 }
@@ -298,14 +302,14 @@ fn extent(config: &Config) -> Extent {
     }
 }
 
-/// For jobs of these sizes.
+/// Creates the discipline for jobs of these sizes.
 fn resolve_of(config: &Config, mut sizes: Vec<u64>, line: &Line) -> Result<Resolved, Error> {
     sizes.sort_unstable();
     let quantile = |u: f64| sizes[((u * sizes.len() as f64) as usize).min(sizes.len() - 1)];
     resolve(config, &|u| config.wire.bytes(quantile(u).max(1)) as f64, line)
 }
 
-/// Everything that can be wrong with a config is found here.
+/// Checks the whole config and creates its discipline.
 fn prepare(config: &Config) -> Result<Resolved, Error> {
     if config.link.bits_per_s() > LINK_BITS_PER_S_MAX {
         let said = format_args!("{} is above 8gbit, where a byte takes less than 1 ns", config.link);
@@ -354,7 +358,7 @@ impl Config {
         scheduled::Connections { in_turn: self.connections }
     }
 
-    /// Whether connections carry several jobs each.
+    /// Returns whether connections carry several jobs each.
     fn has_carriers(&self) -> bool {
         self.connections.is_some() || (self.pages().is_some() && self.carriers)
     }
@@ -399,10 +403,10 @@ impl Config {
     }
 }
 
-/// Gaps between arrivals beyond the mean that one gap may be: it is drawn from 53 bits.
+/// The maximum of a gap between arrivals, in mean gaps: a gap is drawn from 53 bits.
 const GAP_MEANS_MAX: u64 = 40;
 
-/// Whether so many Poisson arrivals of a mean service time come in the time that there is.
+/// Checks that this many Poisson arrivals with a mean service time fit into the maximum span.
 pub fn check_span(sizes: &Distribution, service_ns: f64, load: &LoadProfile, jobs: u64) -> Result<(), Error> {
     let gap_ns = service_ns / load.mean_rho();
     if gap_ns * jobs.saturating_add(GAP_MEANS_MAX) as f64 <= SPAN_MAX.0 as f64 {
@@ -434,7 +438,7 @@ fn check_shares(shares: &[f64]) -> Result<(), Error> {
     Ok(())
 }
 
-/// With a load of 1 or more the queue grows for ever, and a mean depends on nothing but where one stops.
+/// Refuses a load of 1 or more. The queue then grows without end, and a mean depends only on the end of the run.
 fn check_stable(config: &Config, load: &LoadProfile) -> Result<(), Error> {
     match config.horizon {
         Horizon::AllOfReplay => {
@@ -451,19 +455,19 @@ fn check_stable(config: &Config, load: &LoadProfile) -> Result<(), Error> {
     }
 }
 
-/// Why a simulation did not start, or did not end.
+/// The reason why a simulation did not start or did not end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A field of the config, by its name on command lines and in files, and what is wrong with it.
     #[error("{field}: {reason}")]
     Field { field: &'static str, reason: String },
-    /// More than [`JOBS_MAX`] jobs at once.
+    /// More than [`JOBS_MAX`] jobs are in the system.
     #[error(
         "more than {JOBS_MAX} jobs in the system after {:.1} simulated seconds: write a smaller rho or a shorter horizon",
         at.as_secs_f64()
     )]
     TooManyJobs { at: Nanos },
-    /// A job that would keep the link busy beyond [`SPAN_MAX`].
+    /// A job would keep the link busy beyond [`SPAN_MAX`].
     #[error(
         "a job of {size_bytes} bytes after {:.1} simulated seconds would end later than any run may, 36 years: write \
          smaller sizes or a faster link",

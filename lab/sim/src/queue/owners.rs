@@ -1,7 +1,7 @@
-//! Whose jobs they are, and how clients share the link.
+//! The clients of jobs, and how clients share the link.
 //!
-//! Clients are numbered as they come, closed ones first, since to the order a client is a small number. Those who are drawn have a
-//! stream of the seed to themselves, so that times, sizes and paths are what they are without clients.
+//! Clients are numbered in order of appearance, after the closed clients, because the order expects small numbers.
+//! Random clients are drawn from a separate stream of the seed, so that times, sizes and paths do not depend on them.
 
 use std::collections::HashMap;
 
@@ -17,21 +17,21 @@ use super::line::{Line, Wire};
 use super::source::stream;
 use super::{Arrivals, Config, Error, Horizon, SPAN_MAX};
 
-/// The most clients that jobs are dealt to.
+/// The maximum number of clients that jobs are assigned to.
 pub const CLIENTS_MAX: u32 = 1_000_000;
-/// The most closed clients.
+/// The maximum number of closed clients.
 pub const CLOSED_MAX: usize = 1024;
-/// The most responses of a closed client under way.
+/// The maximum number of concurrent responses of a closed client.
 pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
 
-/// The clients of a run. By default all jobs are one client's, and there is nothing to share.
+/// The clients of a run. By default all jobs belong to one client, and nothing is shared.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSpec {
-    /// The owners of the jobs that arrive; `None`: all are one client's.
+    /// The clients of the arriving jobs; `None` if all belong to one client.
     pub owners: Option<Owners>,
-    /// `None`: the order does not look at clients.
+    /// How clients share the link; `None` if the order does not consider clients.
     pub share: Option<ClientShareSpec>,
-    /// Clients beside them who ask again at once; not counted among the jobs.
+    /// Additional clients who request again immediately; they are not counted among the jobs.
     pub closed: Vec<Closed>,
 }
 
@@ -40,13 +40,13 @@ pub struct ClientSpec {
 pub enum Owners {
     /// The replayed trace.
     Trace,
-    /// Each job is dealt to one of so many, at random.
+    /// Each job is assigned at random to one of this many clients.
     Dealt(u32),
     /// Each page has the address of its visit.
     Visits(Visitors),
 }
 
-/// A client with always so many responses of one size under way.
+/// A client that always has this many responses of one size in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
     pub connections: u32,
@@ -59,9 +59,9 @@ pub struct Closed {
 pub struct ClosedOutcome {
     pub connections: u32,
     pub size_bytes: u64,
-    /// Responses that were complete.
+    /// The number of complete responses.
     pub responses: u64,
-    /// The bits of the link a second, parts of responses included.
+    /// The bits per second that it got from the link, including parts of responses.
     pub bits_per_s: f64,
 }
 
@@ -72,14 +72,14 @@ impl ClientSpec {
             || !self.closed.is_empty()
     }
 
-    /// Names the networks of closed clients to the order.
+    /// Passes the networks of closed clients to the policy.
     pub(super) fn introduce(&self, policy: &mut dyn Policy) {
         for (client, closed) in (0..).zip(&self.closed).filter(|(_, closed)| closed.network != Network::NONE) {
             policy.on_client(client, ClientTraits { network: closed.network, ..ClientTraits::default() });
         }
     }
 
-    /// In the scheduler's unit: an idle second of the link forgives a second of it.
+    /// Returns the share in the scheduler's unit: an idle second of the link forgives a second of link time.
     pub(super) fn share_of(&self, link: Rate, line: &Line) -> Option<ClientShare> {
         let ClientShare { allowance_bytes, .. } = self.share?.of_link(Some(link))?;
         Some(ClientShare { allowance_bytes: line.time_for(allowance_bytes).0, idle_bytes_per_s: 1_000_000_000 })
@@ -137,12 +137,12 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
     Ok(())
 }
 
-/// Numbers the clients of the jobs as they come.
+/// Numbers the clients of jobs in order of appearance.
 pub(super) struct Numbering {
     owners: Option<Owners>,
     seed: u64,
     random: ChaCha8Rng,
-    /// Closed clients have the numbers below.
+    /// The first number of these clients; closed clients have the numbers below.
     first: u32,
     known: HashMap<u32, u32>,
 }
@@ -153,7 +153,7 @@ impl Numbering {
         Numbering { owners: spec.owners, seed, random: stream(seed, 3), first, known: HashMap::new() }
     }
 
-    /// Returns the client of the next job; `given` is the trace's, or the number of the visit.
+    /// Returns the client of the next job. `given` is the trace's client, or the number of the visit.
     pub fn next(&mut self, given: Option<u32>) -> u32 {
         let client = match self.owners {
             None => 0,
@@ -165,17 +165,17 @@ impl Numbering {
         *self.known.entry(client).or_insert(next)
     }
 
-    /// The number of clients that came, where jobs have clients.
+    /// The number of clients that appeared, if jobs have clients.
     pub fn count(&self) -> Option<u64> {
         self.owners.map(|_| self.known.len() as u64)
     }
 }
 
-/// The closed clients of a run and what they had.
+/// The closed clients of a run, and the service that they received.
 pub(super) struct ClosedClients {
     clients: Vec<(Closed, Nanos)>,
     responses: Vec<u64>,
-    /// Time of the link.
+    /// The link time that each has received.
     served: Vec<u64>,
 }
 
@@ -186,7 +186,7 @@ impl ClosedClients {
         ClosedClients { responses: vec![0; clients.len()], served: vec![0; clients.len()], clients }
     }
 
-    /// Each client's number, how many responses it has under way, their size and time of the link.
+    /// Returns each client's number, its number of concurrent responses, their size and their link time.
     pub fn asks(&self) -> impl Iterator<Item = (u32, u32, u64, Nanos)> {
         let ask = |(client, (closed, service)): (usize, &(Closed, Nanos))| {
             (client as u32, closed.connections, closed.size_bytes, *service)

@@ -1,8 +1,10 @@
-//! Page loads: each visitor's connections, and requests that follow from answers.
+//! Page loads: the connections of each visitor, and requests that follow from responses.
 //!
-//! A visitor asks for the HTML; when it is there, for what it names; when the style sheets are there, for what they name ([`workload::page`]). On one
-//! connection all requests are under way at once, as HTTP/2 and HTTP/3 have it; on several, one on each, and the others wait in the browser, the most
-//! urgent first. A request reaches the server a round trip after what it follows from. Pages and arrivals are drawn from the seed alone: the same
+//! A visitor requests the HTML. When it has arrived, the visitor requests the objects that it names, and when the style
+//! sheets have arrived, the objects that those name ([`workload::page`]). On one connection all requests are
+//! concurrent, as in HTTP/2 and HTTP/3. On several, each carries one request, and the others wait in the browser, the
+//! most urgent first. A request reaches the server a round trip after the response that caused it. Pages and arrivals
+//! depend only on the seed, so they are the same under every order.
 //! under every order.
 
 use std::cmp::Reverse;
@@ -20,28 +22,29 @@ use super::source::stream;
 use super::station::Stream;
 use super::{Config, Error};
 
-/// Pages of a run at most, so that all of them fit into memory.
+/// The maximum number of pages of a run, so that all fit into memory.
 pub const PAGES_MAX: u32 = 50_000;
-/// Connections of a page at most.
+/// The maximum number of connections of a page.
 pub const PAGE_CONNECTIONS_MAX: u32 = 32;
 
-/// Requests under way on a connection that carries several: what servers commonly allow (RFC 9113 section 6.5.2).
+/// The maximum concurrent requests on a connection that carries several, as commonly allowed by servers (RFC 9113
+/// section 6.5.2).
 const STREAMS_MAX: u32 = 100;
 
-/// From an answer to the requests that follow from it: a round trip of an ordinary line.
+/// The time from a response to the requests that follow from it: the round trip of an ordinary line.
 const ROUND_TRIP: Nanos = Nanos::from_millis(50);
 
-/// Before the pages that are counted, and behind them: one for so many that are.
+/// One uncounted page per this many counted pages comes before them, and as many after them.
 const MARGIN_SHARE: u32 = 10;
 
 /// Visits to pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PageLoad {
-    /// The number of pages that are counted; a tenth more come before them, and as many behind, so that the last find
-    /// the load of the first.
+    /// The number of counted pages. A tenth more come before them, and as many after, so that the last pages find the
+    /// same load as the first.
     pub pages: u32,
     pub rho: f64,
-    /// One carries many requests at once; more carry one each at a time.
+    /// The number of connections. One connection carries many concurrent requests; several carry one each at a time.
     pub connections: u32,
 }
 
@@ -51,9 +54,9 @@ pub struct PageOutcome {
     pub count: usize,
     pub requests_mean: f64,
     pub bytes_mean: f64,
-    /// Until the HTML, all style sheets and the scripts that block are there.
+    /// The time until the HTML, all style sheets and all blocking scripts have arrived.
     pub first_contentful_ms: Times,
-    /// Until everything is.
+    /// The time until everything has arrived.
     pub full_ms: Times,
 }
 
@@ -78,35 +81,35 @@ impl Times {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PageAsk {
     pub at: Nanos,
-    /// Page by page, over the whole run.
+    /// The number of the request, page by page over the whole run.
     pub number: u64,
     pub size_bytes: u64,
     pub stream: Stream,
 }
 
-/// A page being loaded.
+/// A page that is being loaded.
 struct Loading {
     from: Nanos,
     /// The number of its HTML.
     number: u64,
-    /// The visitor, once it was dealt to one.
+    /// The visitor, once the page has been assigned to one.
     client: Option<u32>,
     visit: Visit,
 }
 
 impl Loading {
-    /// Returns the time of a page that is there.
+    /// Returns the duration of an event of a loaded page.
     fn took(&self, at: Option<Nanos>) -> Nanos {
         at.unwrap_or(Nanos::MAX) - self.from
     }
 }
 
-/// All pages of a run, and what is due of them.
+/// All pages of a run, and their requests that are due.
 pub(super) struct Pages {
     visits: Vec<Loading>,
     counted: std::ops::Range<usize>,
     under_way_max: u32,
-    /// Instant, page, object.
+    /// The requests that are due: instant, page, object.
     due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
 }
 
@@ -137,7 +140,7 @@ impl Pages {
         pages
     }
 
-    /// Requests of the pages that count: the first one's number, and how many they are.
+    /// The requests of the counted pages: the number of the first, and how many there are.
     pub fn extent(&self) -> (u64, u64) {
         let first = |page: usize| self.visits.get(page).map_or(0, |visit| visit.number);
         (first(self.counted.start), first(self.counted.end) - first(self.counted.start))
@@ -156,12 +159,12 @@ impl Pages {
         Some(PageAsk { at, number: number + u64::from(object), size_bytes, stream })
     }
 
-    /// The client that visits this page, whom `deal` names at its first request.
+    /// Returns the client that visits this page, which `deal` chooses at its first request.
     pub fn client_of(&mut self, page: u32, deal: impl FnOnce() -> u32) -> u32 {
         *self.visits[page as usize].client.get_or_insert_with(deal)
     }
 
-    /// The request of this number was answered.
+    /// Handles the response to the request with this number.
     pub fn on_end(&mut self, number: u64, at: Nanos) {
         let page = self.visits.partition_point(|page| page.number <= number) - 1;
         let Loading { number: first, visit, .. } = &mut self.visits[page];
@@ -175,7 +178,7 @@ impl Pages {
         }
     }
 
-    /// Returns the times of the pages that count, all of which have to be loaded.
+    /// Returns the times of the counted pages, all of which must have been loaded.
     pub fn outcome(&self) -> PageOutcome {
         let counted = &self.visits[self.counted.clone()];
         let pages = counted.len().max(1) as f64;
@@ -190,17 +193,17 @@ impl Pages {
     }
 }
 
-/// Sizes of objects as they come.
+/// Returns the sizes of objects in the order of their requests.
 pub(super) fn sizes(seed: u64) -> Vec<u64> {
     let mut random = stream(seed, 1);
     let pages = (0..PAGES_SAMPLED).map(|_| page(&mut random));
     pages.flatten().map(|object| object.size_bytes).collect()
 }
 
-/// Pages whose sizes stand for those of all.
+/// The number of pages whose sizes represent those of all pages.
 const PAGES_SAMPLED: u32 = 1000;
 
-/// Everything that can be wrong with a load of pages.
+/// Checks a load of pages.
 pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
     let PageLoad { pages, rho, connections } = *load;
     if !(1..=PAGES_MAX).contains(&pages) {

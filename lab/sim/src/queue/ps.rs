@@ -1,9 +1,10 @@
-//! Exact processor sharing, which a scheduler only approaches as its grants shrink: every job in the system has 1/n of the link.
+//! Exact processor sharing, which a scheduler only approaches as its grants shrink: each of the n jobs in the system
+//! gets 1/n of the link.
 //!
-//! Virtual time is the service that each job present has had. A job departs when virtual time has advanced by its own
-//! service, whatever comes in between, so the only state is a heap of those points, and an event costs O(log n). 1/n of
-//! an interval is no whole number: virtual time is kept in 2^-20 ns, and what a division leaves over is served in the
-//! next interval, so no work is lost or made. It can shift a departure by n × 2^-20 ns.
+//! Virtual time is the service that each present job has received. A job departs when virtual time has advanced by its
+//! own service, whatever else happens, so the only state is a heap of those points, and an event costs O(log n). As 1/n
+//! of an interval is not a whole number, virtual time is stored in units of 2^-20 ns, and the remainder of a division
+//! is served in the next interval, so that no work is lost or created. This can shift a departure by n × 2^-20 ns.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,16 +14,16 @@ use units::Nanos;
 
 use super::station::{Flight, Station};
 
-/// Instants and amounts of service in units of 2^-20 ns.
+/// Instants and amounts of service are in units of 2^-20 ns.
 pub(super) const FRACTION_BITS: u32 = 20;
 
 #[derive(Default)]
 pub struct ProcessorSharing {
-    /// The instant up to which work is accounted for, less than n units before the last event.
+    /// The instant up to which work has been accounted for, less than n units before the last event.
     wall: u128,
     virtual_time: u128,
     present: BinaryHeap<Reverse<Sharer>>,
-    /// The jobs that sleep; `departs_at` is what each still wants.
+    /// The paused jobs; their `departs_at` is the service that each still needs.
     paused: Vec<Sharer>,
 }
 
@@ -32,7 +33,7 @@ struct Sharer {
     flight: Flight,
 }
 
-/// The order of departure, then of arrival.
+/// Ordered by departure, then by arrival.
 impl Ord for Sharer {
     fn cmp(&self, other: &Sharer) -> Ordering {
         (self.departs_at, self.flight.number).cmp(&(other.departs_at, other.flight.number))
@@ -64,7 +65,7 @@ impl Station for ProcessorSharing {
     }
 
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
-        // A departure is told in whole nanoseconds, so that who answers it may be a fraction of one early.
+        // Departures are reported in whole nanoseconds, so a response to one may be a fraction of a nanosecond early.
         let until = fixed(until).max(self.wall);
         let Some(Reverse(first)) = self.present.peek() else {
             self.wall = until;
@@ -106,13 +107,13 @@ pub(super) fn fixed(span: Nanos) -> u128 {
     u128::from(span.0) << FRACTION_BITS
 }
 
-/// An instant in whole nanoseconds; never after an `until` that it was not after.
+/// Rounds an instant to whole nanoseconds. The result is never after an `until` that the instant was not after.
 pub(super) fn nearest(at: u128) -> Nanos {
     Nanos(((at + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS) as u64)
 }
 
-/// A span divided by a number of jobs, rounded down: in 64 bits where they suffice, since a division of 128 is several
-/// times slower. Between two arrivals they suffice up to 2^44 ns, almost five hours.
+/// Divides a span by a number of jobs, rounded down. It uses 64 bits if possible, because a 128-bit division is several
+/// times slower; between two arrivals they suffice up to 2^44 ns, almost five hours.
 pub(super) fn share(span: u128, jobs: u64) -> u128 {
     match u64::try_from(span) {
         Ok(span) => u128::from(span / jobs),

@@ -1,14 +1,14 @@
-//! Expressions of jobs that are all of one route, in the simulator and for a closed form.
+//! Expressions for jobs that all belong to one route, in the simulator and for a closed form.
 
 use sched::policy::{Expression, Fact, RouteIndex};
 use sched::routes::{Curve, Knot};
 
 use super::line::Line;
 
-/// The facts of a job that a closed form cannot know.
+/// The facts about a job that a closed form does not have.
 const ELSEWHERE: [Fact; 5] = [Fact::Arrived, Fact::Class, Fact::Rtt, Fact::Window, Fact::Throughput];
 
-/// An expression of bytes for a scheduler of the link's time.
+/// Converts an expression in bytes for a scheduler that uses link time.
 pub(super) fn of_link(expression: &Expression, quantile: &dyn Fn(f64) -> f64, line: &Line) -> Expression {
     let scaled = expression.clone().in_units_of(line.bytes_per_ns());
     match expression.route_index() {
@@ -17,19 +17,19 @@ pub(super) fn of_link(expression: &Expression, quantile: &dyn Fn(f64) -> f64, li
     }
 }
 
-/// Sizes that stand for a distribution: parts of equal probability, and steps to ever rarer ones.
+/// The number of parts of equal probability whose sizes represent a distribution; further sizes represent its tail.
 const PARTS: u32 = 400;
 const STEPS: u32 = 300;
-/// The probability beyond which no size is looked at.
+/// The probability of a larger size at which the sizes end.
 const RAREST: f64 = 1e-9;
-/// With more sizes than these there is a density, and the index between two of them lies between theirs.
+/// With more sizes than these a distribution counts as a density, and the index between two sizes is interpolated.
 const ATOMS_MAX: usize = 256;
-/// So many knots in a row whose ranks differ by no more than this part of the first are level: errors of the index would
-/// be hills, where jobs that are alike overtake each other.
+/// This many consecutive knots whose ranks differ by no more than the given part of the first form a level stretch.
+/// Otherwise errors of the index would form hills, where similar jobs overtake each other.
 const LEVEL_KNOTS: usize = 16;
 const LEVEL_WITHIN: f64 = 1e-3;
 
-/// Sizes, ascending, with the share of the jobs that are larger than each.
+/// Returns sizes in ascending order, each with the share of the jobs that are larger.
 fn sizes(quantile: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
     let even = (1..PARTS).map(|part| 1.0 - f64::from(part) / f64::from(PARTS));
     let rarer = (1..=STEPS).map(|step| RAREST.powf(f64::from(step) / f64::from(STEPS)));
@@ -37,7 +37,7 @@ fn sizes(quantile: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
     shares.sort_by(|a, b| b.total_cmp(a));
     let mut sizes: Vec<(f64, f64)> =
         shares.into_iter().map(|larger| (quantile(1.0 - larger).max(1.0), larger)).collect();
-    // Of equal ones the last is behind all of them.
+    // Of equal sizes the last has the correct share.
     sizes.dedup_by(|next, size| {
         let is_same = next.0 <= size.0;
         size.1 = if is_same { next.1 } else { size.1 };
@@ -46,7 +46,7 @@ fn sizes(quantile: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
     sizes
 }
 
-/// The index of a route whose jobs have these sizes, by its definition (`core/sched/src/routes/gittins.rs`).
+/// The index of a route whose jobs have these sizes, computed by its definition (`core/sched/src/routes/gittins.rs`).
 fn index(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
     let sizes = sizes(quantile);
     let atoms = sizes.len() <= ATOMS_MAX;
@@ -61,7 +61,8 @@ fn index(index: RouteIndex, quantile: &dyn Fn(f64) -> f64) -> Curve {
     knots(&at, &ranks_of(index, ranks, atoms), atoms)
 }
 
-/// The index as it is served by: M-SERPT's is the most so far, and of a density a stretch that is level but for errors is level.
+/// Returns the index in the form used for service. For M-SERPT it is the running maximum; for a density, stretches that
+/// are level up to errors become level.
 fn ranks_of(index: RouteIndex, mut ranks: Vec<(f64, f64)>, atoms: bool) -> Vec<(f64, f64)> {
     let mut most = 0f64;
     for (rank, _) in &mut ranks {
@@ -97,7 +98,7 @@ fn knots(at: &[(f64, f64)], ranks: &[(f64, f64)], atoms: bool) -> Curve {
     Curve::new(knots)
 }
 
-/// The least cost of an end, and how it changes with a byte sent.
+/// The minimum cost of completing a job, and its change per byte sent.
 fn gittins((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> (f64, f64) {
     let (mut cost, mut before, mut best) = (0.0, (from, larger), (f64::INFINITY, 0.0));
     for size in sizes {
@@ -111,7 +112,7 @@ fn gittins((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> (f6
     best
 }
 
-/// The mean of what is left.
+/// The mean of the remaining bytes.
 fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f64 {
     let mut before = (from, larger);
     let between = sizes.iter().map(|size| bytes_between(std::mem::replace(&mut before, *size), *size, atoms));
@@ -119,24 +120,27 @@ fn expected((from, larger): (f64, f64), sizes: &[(f64, f64)], atoms: bool) -> f6
     (up_to_rarest + if atoms { 0.0 } else { beyond_rarest(sizes) }) / larger
 }
 
-/// The bytes that are sent beyond the rarest size, if shares go on falling as they did on the last step.
+/// The bytes that are sent beyond the rarest size, if the shares continue to fall as over the last step.
 fn beyond_rarest(sizes: &[(f64, f64)]) -> f64 {
     let [.., (from, larger), (to, beyond)] = sizes else { return 0.0 };
     if larger > beyond { beyond * (to - from) / (larger / beyond).ln() } else { 0.0 }
 }
 
-/// The bytes that jobs are sent between two sizes, of which those in between end at the second, or all the way.
+/// The bytes that jobs are sent between two sizes. Jobs that end between them do so at the second size, or anywhere
+/// between.
 fn bytes_between((from, larger): (f64, f64), (to, beyond): (f64, f64), atoms: bool) -> f64 {
     (to - from) * if atoms { larger } else { logarithmic_mean(larger, beyond) }
 }
 
-/// The mean of a share that falls from one to the other as that of exponential sizes does, for which nothing is learned then.
+/// The mean of a share that falls from one value to the other as for exponential sizes, for which the bytes sent reveal
+/// nothing.
 fn logarithmic_mean(from: f64, to: f64) -> f64 {
-    // Of nearly equal ones the quotient has no digits left.
+    // For nearly equal values the quotient has no significant digits.
     if from - to < 1e-6 * from { 0.5 * (from + to) } else { (from - to) / (from / to).ln() }
 }
 
-/// The ends of the stretches on which a curve is level: jobs in it are served in order of arrival, and before it they are not.
+/// The ends of the stretches on which a curve is level. Jobs within them are served in order of arrival, jobs before
+/// them are not.
 fn level_ends(curve: &Curve) -> impl Iterator<Item = f64> {
     let pieces = curve.knots().chunk_by(|a, b| (a.slope == 0.0) == (b.slope == 0.0));
     let mut ends = Vec::new();
@@ -152,7 +156,7 @@ fn level_ends(curve: &Curve) -> impl Iterator<Item = f64> {
     ends.into_iter()
 }
 
-/// An expression of the size of a job and the bytes sent alone.
+/// An expression that uses only the size of a job and the bytes sent.
 #[derive(Debug, Clone)]
 pub struct SizeRank {
     expression: Expression,
@@ -160,13 +164,13 @@ pub struct SizeRank {
 }
 
 impl SizeRank {
-    /// For sizes of this quantile; `None` if the expression is of more than a size and what was sent.
+    /// Creates it for sizes with this quantile function; `None` if the expression uses anything else.
     pub fn new(expression: Expression, quantile: &dyn Fn(f64) -> f64) -> Option<SizeRank> {
         let curve = expression.route_index().map(|of| index(of, quantile));
         (!expression.has(&ELSEWHERE)).then_some(SizeRank { expression, curve })
     }
 
-    /// True, first if the rank depends on the size, then if it depends on errors.
+    /// Returns whether the rank depends on the size, and whether it depends on errors.
     pub fn knows(&self) -> (bool, bool) {
         (self.expression.knows_size(), self.expression.is_noisy())
     }
@@ -179,7 +183,7 @@ impl SizeRank {
         self.expression.numbers().chain(knots).chain(levels).filter(|cut| *cut > 0.0).collect()
     }
 
-    /// The rank of a job of this size, with the deviate of its error.
+    /// The rank of a job of this size after `sent` bytes, with the deviate of its error.
     pub fn value(&self, size: f64, sent: f64, deviate: f64) -> f64 {
         self.expression.value(|fact| match fact {
             Fact::Size => size,
@@ -208,13 +212,14 @@ mod tests {
         let equal = "deterministic:size=6000";
         assert_eq!(ranks(RouteIndex::Gittins, equal, &[0, 1000, 5999]), [6000, 5000, 1]);
         assert_eq!(ranks(RouteIndex::MSerpt, equal, &[0, 1000, 5999]), [6000; 3]);
-        // Nothing is learned from what was sent: the mean is left, and a byte costs as much as any.
+        // The bytes sent reveal nothing: the mean remains, and every byte costs the same.
         for of in [RouteIndex::Gittins, RouteIndex::MSerpt] {
             for rank in ranks(of, "exponential:mean=5000", &[0, 100, 5000, 20_000]) {
                 assert!(rank.abs_diff(5000) < 100, "{of:?}: {rank}");
             }
         }
-        // Of a Pareto tail of index 2 what was sent is left in the mean, and half of it is the inverse of the hazard.
+        // For a Pareto tail of index 2 the mean of the remaining bytes equals the bytes sent, and half of that is the
+        // inverse of the hazard rate.
         let heavy = "bounded-pareto:alpha=2,min=1000,max=1e9";
         for (of, right) in [(RouteIndex::Gittins, 5000), (RouteIndex::MSerpt, 10_000)] {
             let rank = ranks(of, heavy, &[10_000])[0];
@@ -222,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Two sizes, nine to one: to end the small ones costs 1,111 an end, and what is left then is huge.
+    /// Two sizes, nine to one. Completing small jobs costs 1,111 bytes each, and the remaining jobs are huge.
     #[test]
     fn few_sizes_have_jumps() {
         let sizes: Vec<u64> = (0..10).map(|at| if at < 9 { 1000 } else { 100_000 }).collect();

@@ -1,8 +1,8 @@
-//! The link behind a [`Scheduler`], the very one the server runs on.
+//! The link behind a [`Scheduler`], the same as in the server.
 //!
-//! The scheduler's unit of size is here a nanosecond of the link, not a byte: what was sent by the time of an arrival is then
-//! a difference of two instants, exact and without a division. Every policy orders nanoseconds of one link as it orders
-//! bytes; cut points and windows have to be given in the same unit ([`super::discipline`] does).
+//! The scheduler's unit of size is here a nanosecond of link time, not a byte. The amount sent by the time of an
+//! arrival is then a difference of two instants, exact and without a division. Every policy orders nanoseconds of one
+//! link as it orders bytes. Cut points and windows must be in the same unit ([`super::discipline`] converts them).
 
 use std::num::NonZeroU32;
 
@@ -13,28 +13,28 @@ use units::wire::Framing;
 use super::discipline::Classes;
 use super::station::{Flight, Station, Stream};
 
-/// Grants need not end with any segment: what is sent is cut by arrivals, or into chunks.
+/// Grants need not end with a segment: the bytes sent are divided by arrivals, or into chunks.
 const NO_SEGMENTS: u64 = 1 << 62;
 
 fn framing() -> Framing {
     Framing::ETHERNET.with_segment(NO_SEGMENTS)
 }
 
-/// The scheduler and what the simulator keeps beside its jobs.
+/// The scheduler, and the simulator's state for its jobs.
 struct Jobs {
     scheduler: Scheduler,
-    /// The flights by slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
+    /// The flights by slot. A vacant slot has its last flight. Carriers have slots too, without flights.
     flights: Vec<Option<(JobId, Flight)>>,
-    /// On which jobs come in turn; none: each has a connection of its own.
+    /// The carriers that jobs use in turn; if empty, each job has its own connection.
     carriers: Vec<ConnectionId>,
-    /// The connections that jobs come on by number ([`Flight::stream`]), and stay open.
+    /// The connections that carry jobs, by number ([`Flight::stream`]); they stay open.
     streams: Vec<Option<ConnectionId>>,
 }
 
 /// The connections of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connections {
-    /// On which jobs come in turn.
+    /// The number of connections that jobs use in turn.
     pub in_turn: Option<NonZeroU32>,
 }
 
@@ -48,7 +48,7 @@ impl Jobs {
         Jobs { scheduler, flights: Vec::new(), carriers, streams: Vec::new() }
     }
 
-    /// The carrier that the job comes on, and its client's wish.
+    /// The carrier of the job, and its client's priority.
     fn carrier_of(&mut self, flight: &Flight) -> Option<(ConnectionId, Precedence)> {
         let Some(Stream { connection, precedence }) = flight.stream else {
             let turn = flight.number.checked_rem(self.carriers.len() as u64)?;
@@ -79,7 +79,7 @@ impl Jobs {
         self.flights[id.slot()].expect("a granted job is in flight").1
     }
 
-    /// The job of this number, if it is still there.
+    /// The job with this number, if it is in the system.
     fn find(&self, number: u64) -> Option<JobId> {
         let found = self
             .flights
@@ -89,7 +89,8 @@ impl Jobs {
         found.map(|(id, _)| *id)
     }
 
-    /// Out of the order, what it has had is kept. The simulator has no disk, so the reason is free.
+    /// Takes a job out of the order and keeps its service so far. The simulator has no disk, so the reason can be used
+    /// for this.
     fn pause(&mut self, number: u64) {
         if let Some(id) = self.find(number) {
             self.scheduler.on_wait(id, Why::Disk);
@@ -102,27 +103,28 @@ impl Jobs {
         }
     }
 
-    /// And what each has had.
+    /// Returns the jobs in the system, with the service of each.
     fn present(&self) -> Vec<(Flight, Nanos)> {
         let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.scheduler.jobs().get(*id)?.attained)));
         self.flights.iter().flatten().filter_map(had).collect()
     }
 }
 
-/// Preemptive: a job is served until it departs or another arrives, then the scheduler is asked again.
+/// A preemptive link: a job is served until it departs or another arrives, then the scheduler is asked again.
 ///
-/// Exact for every policy whose order changes at arrivals and departures only, and all do but those that take turns.
+/// Exact for every policy whose order changes only at arrivals and departures, which are all except those that take
+/// turns.
 pub struct Fluid {
     jobs: Jobs,
     serving: Option<Serving>,
-    /// The instant up to which the link's work is accounted for.
+    /// The instant up to which the link's work has been accounted for.
     wall: Nanos,
 }
 
 struct Serving {
     job: JobId,
     from: Nanos,
-    /// When the grant is used up.
+    /// The instant at which the grant is used up.
     until: Nanos,
 }
 
@@ -131,10 +133,10 @@ impl Fluid {
         Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
     }
 
-    /// Ends the grant under way, so that the scheduler is asked again.
+    /// Ends the current grant, so that the scheduler is asked again.
     fn interrupt(&mut self, now: Nanos) {
         if let Some(serving) = self.serving.take() {
-            // Less than the grant, or it would have ended: never the last byte.
+            // Less than the grant, which would otherwise have ended: never the last byte.
             let _ = self.jobs.scheduler.on_sent(now, serving.job, (now - serving.from).0);
         }
         self.wall = now;
@@ -192,19 +194,19 @@ impl Station for Fluid {
     }
 }
 
-/// Bytes are handed down in chunks as the server does: what was handed down is not taken back for a newcomer.
+/// A link on which bytes are handed down in chunks, as in the server. A chunk is not taken back for a new job.
 pub struct Chunked {
     jobs: Jobs,
-    /// The link's time for one chunk.
+    /// The link time of one chunk.
     chunk: Nanos,
     sending: Option<Sending>,
     wall: Nanos,
 }
 
-/// A chunk under way; the scheduler was told when it was handed down.
+/// A chunk being sent. It was reported to the scheduler when it was handed down.
 struct Sending {
     until: Nanos,
-    /// The job, if it was its last chunk.
+    /// The job, if this is its last chunk.
     departs: Option<Flight>,
 }
 
@@ -213,7 +215,7 @@ impl Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 
-    /// Returns the discipline with the classes of a table, their greatest rates and slots in the scheduler.
+    /// Returns the discipline with the classes of a table, and their maximum rates and slots in the scheduler.
     pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
         let scheduler = Scheduler::new(policy, Pace::WHOLE).with_classes(&table);
         Chunked { jobs: Jobs::of(scheduler, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }
@@ -258,12 +260,12 @@ impl Station for Chunked {
                     return Some((flight, at));
                 }
             }
-            // At `until` itself somebody may be about to arrive, and is to be considered.
+            // A job may be about to arrive at `until` itself, and must be considered.
             if self.wall >= until {
                 return None;
             }
             let Some(grant) = self.jobs.scheduler.poll_grant(self.wall) else {
-                // All that are ready are of classes at their greatest rate, and go on by the clock.
+                // All ready jobs are in classes at their maximum rate, and continue by the clock.
                 let on =
                     self.jobs.scheduler.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
                 self.wall = on?;

@@ -1,9 +1,9 @@
-//! Slots before a station, as 004's scheduler stands before Apache's processes: a job with a slot competes as it would without slots, a
-//! job without one sleeps and is not there.
+//! Slots in front of a station, as 004's scheduler is in front of Apache's processes. A job with a slot competes as it
+//! would without slots; a job without one sleeps outside the station.
 //!
-//! A process gives its slot back when it has handed its last byte to the kernel, not when the client has it. What fits into the socket's
-//! buffer goes on without a slot: a job is two visits to the station, one with a slot and one, of at most the buffer, without. Under processor
-//! sharing, and under every order that looks at no sizes, this is exact.
+//! A process returns its slot when it has handed its last byte to the kernel, not when the client has it. The bytes in
+//! the socket's buffer continue without a slot, so a job is two visits to the station: one with a slot, and one of at
+//! most the buffer without. Under processor sharing, and under every order that does not use sizes, this is exact.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,13 +12,13 @@ use units::Nanos;
 
 use super::station::{Flight, Station};
 
-/// A station behind slots.
+/// A station with slots in front of it.
 pub struct Slotted<S> {
     inner: S,
     slots: Slots,
-    /// The time of the link for what a socket's buffer holds.
+    /// The link time of a full socket buffer.
     buffer: Nanos,
-    /// The jobs by number: all that have come and not left.
+    /// The jobs in the system by number.
     present: HashMap<u64, Present>,
 }
 
@@ -30,13 +30,13 @@ struct Present {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It has never run.
+    /// The job has never run.
     Waiting,
-    /// It holds a slot.
+    /// The job has a slot.
     Running,
-    /// It had a slot, which a job of higher priority has.
+    /// The job's slot was taken for a job of higher priority.
     Preempted,
-    /// All of it is in the buffer.
+    /// The rest of the job is in the buffer.
     Buffered,
 }
 
@@ -45,7 +45,8 @@ impl<S: Station> Slotted<S> {
         Slotted { inner, slots, buffer, present: HashMap::new() }
     }
 
-    /// Does what has to happen, and what follows of it: a job that is all in the buffer gives its slot on at once.
+    /// Performs these turns and those that follow from them: a job whose rest is in the buffer passes on its slot
+    /// immediately.
     fn settle(&mut self, at: Nanos, turns: Vec<Turn>) {
         let mut turns = VecDeque::from(turns);
         while let Some(turn) = turns.pop_front() {
@@ -78,7 +79,7 @@ impl<S: Station> Slotted<S> {
         }
     }
 
-    /// Hands what is in the buffer to the link, and the slot to the job of this turn.
+    /// Hands the buffered bytes to the link, and the slot to the job of the returned turn.
     fn give_back(&mut self, at: Nanos, number: u64) -> Option<Turn> {
         let job = self.present.get_mut(&number).expect("who has a slot is present");
         job.state = State::Buffered;
@@ -104,7 +105,7 @@ impl<S: Station> Station for Slotted<S> {
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)> {
         loop {
             let (Flight { number, .. }, at) = self.inner.depart_by(until)?;
-            // What was sent in one piece cannot be paused: it may leave while its job sleeps.
+            // Bytes sent in one piece cannot be paused: they may leave while their job sleeps.
             if self.present.get(&number).is_some_and(|job| job.state != State::Buffered) {
                 let turns = self.give_back(at, number).into_iter().collect();
                 self.settle(at, turns);

@@ -1,5 +1,5 @@
-//! Who comes when. Times, sizes, paths and clients are drawn from four streams of one seed, so that the same sizes in the same
-//! order come at every load, and no policy or path changes them.
+//! The sources of arrivals. Times, sizes, paths and clients are drawn from four streams of one seed, so that the same
+//! sizes arrive in the same order at every load, whatever the policy or the paths.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -18,13 +18,13 @@ pub struct Request {
     pub client: Option<u32>,
 }
 
-/// Poisson arrivals without end.
+/// Endless Poisson arrivals.
 pub struct Poisson {
     times: ChaCha8Rng,
     sizes: ChaCha8Rng,
     sampler: Sampler,
     load: LoadProfile,
-    /// Mean service time.
+    /// The mean service time.
     service_ns: f64,
     at: Nanos,
 }
@@ -53,22 +53,22 @@ impl Iterator for Poisson {
     }
 }
 
-/// The places of clients.
+/// The network paths of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Paths {
-    /// Nothing is known of any path.
+    /// No path is known.
     #[default]
     Unknown,
     /// A bandwidth class and one of its two RTT classes, drawn for each job (Murta & Corlassoli 2003, table 1). The
-    /// window is what fills the path, at least [`CWND_BYTES_MIN`]. A path is only seen by the policy: the link of this
-    /// model is as fast to everybody.
+    /// window fills the path and is at least [`CWND_BYTES_MIN`]. Only the policy sees a path: the link of this model is
+    /// equally fast for all.
     Internet,
 }
 
-/// The window that TCP begins with (RFC 6928).
+/// TCP's initial window (RFC 6928).
 const CWND_BYTES_MIN: u64 = 10 * units::wire::SEGMENT_BYTES;
 
-/// Share in per cent, bits per second, RTT classes in milliseconds.
+/// The share in per cent, the bits per second, and the RTT classes in milliseconds.
 const INTERNET: [(u64, u64, [u64; 2]); 8] = [
     (2, 14_000, [90, 280]),
     (4, 28_000, [90, 280]),
@@ -80,18 +80,18 @@ const INTERNET: [(u64, u64, [u64; 2]); 8] = [
     (7, 10_000_000, [20, 50]),
 ];
 
-/// The draws for the client of each job, whatever its size.
+/// Draws the client of each job, independently of the job's size.
 pub struct Clients {
     paths: Paths,
-    /// The share of jobs in this class or a lower one, by class; empty where all are in class 0.
+    /// The share of jobs in this class or a lower one, by class; empty if all are in class 0.
     class_ends: Vec<f64>,
     random: ChaCha8Rng,
-    /// Windows are told in the scheduler's unit, link time.
+    /// Converts windows to the scheduler's unit, link time.
     line: Line,
 }
 
 impl Clients {
-    /// `class_shares` are those of classes 0, 1, ...; they add up to 1.
+    /// Creates the clients. `class_shares` are the shares of classes 0, 1, ..., which add up to 1.
     pub fn new(paths: Paths, class_shares: &[f64], line: Line, seed: u64) -> Clients {
         let mut sum = 0.0;
         let class_ends = class_shares.iter().map(|share| {
@@ -101,7 +101,7 @@ impl Clients {
         Clients { paths, class_ends: class_ends.collect(), random: stream(seed, 2), line }
     }
 
-    /// The class of the next job, and its path.
+    /// Draws the class of the next job, and its path.
     pub fn draw(&mut self) -> (u16, Path) {
         (self.class(), self.path())
     }

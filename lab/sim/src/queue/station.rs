@@ -4,23 +4,23 @@ use units::Nanos;
 /// A job on its way through a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flight {
-    /// Position in arrival order, from 0.
+    /// The position in arrival order, from 0.
     pub number: u64,
     pub arrival: Nanos,
-    /// The time alone on the link, at least 1 ns.
+    /// The link time of the job alone, at least 1 ns.
     pub service: Nanos,
     pub size_bytes: u64,
     pub class: u16,
     pub client: u32,
-    /// The client is a closed one.
+    /// True if the client is a closed one.
     pub is_closed: bool,
-    /// The user who waits for it before he asks again.
+    /// The user who waits for it before sending the next request.
     pub user: Option<u32>,
-    /// The connection that carries it beside others; `None`: it has one for itself, or one in turn.
+    /// The connection that carries it together with others; `None` if it has its own, or one of those used in turn.
     pub stream: Option<Stream>,
 }
 
-/// The place of a job on a connection that carries several.
+/// The position of a job on a connection that carries several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     pub connection: u32,
@@ -29,25 +29,27 @@ pub struct Stream {
 
 /// The link with its queue, under one discipline.
 pub trait Station {
-    /// Jobs in the system.
+    /// The number of jobs in the system.
     fn len(&self) -> usize;
 
-    /// A job comes; its arrival is not before any `until` that [`Station::depart_by`] was asked for.
+    /// Admits a job. Its arrival is not before any `until` passed to [`Station::depart_by`].
     fn arrive(&mut self, flight: Flight, path: Path);
 
-    /// Serves until the next departure at or before `until`, or else until then. The departed job and when it left.
+    /// Serves until the next departure at or before `until`, or else until then. Returns the departed job and its
+    /// instant.
     fn depart_by(&mut self, until: Nanos) -> Option<(Flight, Nanos)>;
 
-    /// Puts a job to sleep, at the instant that the last [`Station::depart_by`] was asked for or gave; a no-op for one that is not there.
+    /// Puts a job to sleep, at the instant passed to or returned by the last [`Station::depart_by`]. Does nothing if
+    /// the job is not in the system.
     fn pause(&mut self, at: Nanos, number: u64);
 
-    /// Lets it go on where it was.
+    /// Resumes a job where it was paused.
     fn resume(&mut self, at: Nanos, number: u64);
 
-    /// Returns the jobs still there but for closed clients', in any order.
+    /// Returns the jobs in the system except those of closed clients, in any order.
     fn left_over(&self) -> Vec<Flight>;
 
-    /// Returns the jobs of closed clients still there, and what of the link each has had.
+    /// Returns the jobs of closed clients in the system, with the link time that each has received.
     fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
         Vec::new()
     }

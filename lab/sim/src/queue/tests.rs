@@ -34,7 +34,7 @@ fn poisson(policy: &str, dist: &str, rho: f64, jobs: u64) -> Config {
     }
 }
 
-/// The outcome and every job, in order of arrival.
+/// Returns the outcome and every job, in order of arrival.
 fn recorded(config: &Config) -> (Outcome, Vec<JobRecord>) {
     let mut records = Vec::new();
     let mut keep = |record| records.push(record);
@@ -51,7 +51,7 @@ fn jobs(cases: &[(u64, u64)]) -> Vec<Job> {
     cases.iter().map(|&(at, size_bytes)| Job { arrival: Nanos(at), size_bytes, client: None }).collect()
 }
 
-/// Every policy there is. Those that take turns do so by single bytes.
+/// All policies. Those that take turns do so in single bytes.
 fn policies() -> impl Iterator<Item = (&'static str, Option<u64>)> {
     let turns = |name: &str| matches!(name, "fair").then_some(1);
     let more = ["ps", "srpt-bands:20,100,500", "quick-fix:50"];
@@ -59,7 +59,7 @@ fn policies() -> impl Iterator<Item = (&'static str, Option<u64>)> {
 }
 
 prop_compose! {
-    /// Up to 50 jobs, loads from almost idle to hopeless, with ties in arrival and in size.
+    /// Up to 50 jobs, with loads from almost idle to far above 1, and with ties in arrival and in size.
     fn arrivals()(gap_max in 0u64..1000, size_max in 1u64..1000, jobs in 1usize..50)
         (gaps in prop::collection::vec(0..=gap_max, jobs), sizes in prop::collection::vec(1..=size_max, jobs))
         -> Vec<Job> {
@@ -71,7 +71,7 @@ prop_compose! {
     }
 }
 
-/// Work for more years than the clock has: said, and at the job that is too much.
+/// More years of work than the clock has are an error, reported at the job that exceeds them.
 #[test]
 fn more_work_than_a_run_may_last_is_an_error() {
     let size_bytes = workload::SIZE_BYTES_MAX;
@@ -95,7 +95,8 @@ mod by_hand {
         check_departures("srpt", &[15, 7, 4]);
         check_departures("psjf", &[15, 7, 4]);
         check_departures("ps", &[15, 11, 6]);
-        // B has had 1 when C comes and leaves at 4. B catches up with A's 2 at 5; they share until B is done at 9.
+        // B has received 1 when C arrives and leaves at 4. B catches up with A's 2 at 5; they share until B is done at
+        // 9.
         check_departures("las", &[15, 9, 4]);
     }
 
@@ -113,15 +114,15 @@ mod by_hand {
         assert_eq!(records.iter().map(|record| record.end_ns).collect::<Vec<_>>(), [10, 12, 12]);
         assert_eq!(records[1].outcome, Ended::Incomplete);
         assert_eq!((outcome.departed, outcome.incomplete, outcome.summary.jobs), (1, 2, 3));
-        // 2 ns alone, 1 ns by two, 7 by three, 2 by two.
+        // 2 ns alone, 1 ns with two jobs, 7 with three, 2 with two.
         assert!((outcome.jobs_in_system_mean - 29.0 / 12.0).abs() < 1e-12);
     }
 
     #[test]
     fn bands_are_cut_by_the_known_distribution() {
         let outcome = run(&poisson("srpt-bands:3", "exponential:mean=5000", 0.5, 100), Hooks::none()).unwrap();
-        // Below the median, and above all but 8.8 %. A look at all pairs found the cheapest 3 % cheaper, and the papers' rule, the
-        // median and the 99.25th percentile, 35 % dearer.
+        // The cuts are below the median, and above all but 8.8 %. A search over all pairs found the cheapest 3 %
+        // cheaper, and the papers' rule, the median and the 99.25th percentile, 35 % more expensive.
         assert_eq!(outcome.cuts_bytes, [3163, 12_130]);
     }
 }
@@ -166,7 +167,7 @@ mod bad_input {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// On every path, not on average: nobody has fewer jobs in the system when another arrives.
+    /// On every path, not only on average, no policy has fewer jobs in the system at any arrival.
     #[test]
     fn srpt_never_has_more_jobs_in_the_system(jobs in arrivals()) {
         let present = |policy: &str, chunk_bytes| {
@@ -181,7 +182,8 @@ proptest! {
         }
     }
 
-    /// The same jobs by an oracle that shares no code: to the nanosecond for SRPT, to rounding for processor sharing.
+    /// The same jobs in an oracle that shares no code: equal to the nanosecond for SRPT, up to rounding for processor
+    /// sharing.
     #[test]
     fn agrees_with_the_oracles(jobs in arrivals()) {
         let demands: Vec<Demand> =
@@ -195,21 +197,22 @@ proptest! {
         }
     }
 
-    /// What a scheduler approaches as its chunks shrink is processor sharing: 1000 ns to a byte here.
+    /// As its chunks shrink, a scheduler approaches processor sharing; here a byte takes 1000 ns.
     #[test]
     fn fair_by_small_chunks_is_processor_sharing(jobs in arrivals()) {
         let slow: Vec<Job> = jobs.iter().map(|job| Job { arrival: Nanos(job.arrival.0 * 1000), ..*job }).collect();
         let [exact, coarse] = [("ps", None), ("fair", Some(1))].map(|(policy, chunk_bytes)| {
             departures(&Config { link: "8mbit".parse().unwrap(), chunk_bytes, ..replay(policy, &slow) })
         });
-        // Each of the others may be a byte ahead of its share, and each newcomer begins within a byte of where they are.
+        // Each other job may be a byte ahead of its share, and each new job begins within a byte of the others.
         let most = 1000 * 2 * (jobs.len() as u64 + 1);
         for (exact, coarse) in exact.iter().zip(&coarse) {
             prop_assert!(exact.abs_diff(*coarse) <= most, "{coarse} for {exact}");
         }
     }
 
-    /// Little's law holds on every path: the time integral of the jobs in the system is the sum of their response times.
+    /// Little's law holds on every path: the time integral of the number of jobs in the system is the sum of their
+    /// response times.
     #[test]
     fn littles_law(jobs in arrivals()) {
         for (policy, chunk_bytes) in policies() {
@@ -221,7 +224,7 @@ proptest! {
         }
     }
 
-    /// The work is the same under every policy: the last departure of each is.
+    /// The work is the same under every policy, and so is the last departure.
     #[test]
     fn work_is_conserved(jobs in arrivals()) {
         let last = departures(&replay("fcfs", &jobs)).into_iter().max();
@@ -230,8 +233,8 @@ proptest! {
         }
     }
 
-    /// Time in other units is the same schedule; processor sharing but for rounding. Not fsp's, which rounds its virtual time: of jobs
-    /// that are complete there at one instant, either may be first.
+    /// Time in other units gives the same schedule, for processor sharing up to rounding. This does not hold for fsp,
+    /// which rounds its virtual time: if jobs are complete there at the same instant, either may be first.
     #[test]
     fn scale_does_not_matter(jobs in arrivals(), scale in prop::sample::select(vec![2u64, 10, 800])) {
         let scaled: Vec<Job> = jobs.iter().map(|job| Job { arrival: Nanos(job.arrival.0 * scale), ..*job }).collect();
@@ -247,8 +250,8 @@ proptest! {
     }
 }
 
-/// And least attained service by the levels. Not on every path: a job that has a byte left when another comes waits for
-/// all of it.
+/// Least attained service by levels. It does not hold on every path: a job that has a byte left when another arrives
+/// waits for all of it.
 #[test]
 fn las_by_small_chunks_is_the_exact_discipline() {
     let mean = |chunk_bytes| {
@@ -260,13 +263,13 @@ fn las_by_small_chunks_is_the_exact_discipline() {
     assert!(off[0] < 1e-2 && off[1] < 1e-2 && off[2] < 2e-4, "{off:?} from {exact} ms");
 }
 
-/// The first class of strict ones does not see the others: it has a queue of half the load to itself, whose jobs take
-/// 4 ms / (1 - 0.4). The last has what is left: the two-class formula of preemptive priority, 4 ms / (0.6 · 0.2).
+/// The first of two strict classes is unaffected by the other: it has its own queue with half of the load, whose jobs
+/// take 4 ms / (1 - 0.4). The last class follows the two-class formula of preemptive priority, 4 ms / (0.6 · 0.2).
 #[test]
 fn strict_classes_are_two_queues() {
     let class = |priority| ClassSpec { priority, ..ClassSpec::plain("c", Order::Fcfs) };
     let class_table = Some(ClassTable { classes: vec![class(0), class(1)], slot_sharing: Sharing::Own });
-    // A chunk is not interrupted: in small ones preemption is nearly at once.
+    // A chunk is not interrupted; with small ones preemption is nearly immediate.
     let chunk_bytes = Some(100);
     let config = poisson(CLASSES, "exponential:mean=5000", 0.8, 300_000);
     let outcome =
@@ -292,7 +295,7 @@ fn the_same_seed_is_the_same_run_to_the_byte() {
     assert_ne!(said(7), said(8));
 }
 
-/// The jobs themselves do not depend on the policy, nor their sizes on the load.
+/// The jobs do not depend on the policy, nor their sizes on the load.
 #[test]
 fn policies_are_compared_on_the_same_jobs() {
     let jobs = |policy, rho| {
@@ -304,7 +307,8 @@ fn policies_are_compared_on_the_same_jobs() {
     assert_eq!(sizes(jobs("srpt", 0.8)), sizes(jobs("srpt", 0.4)));
 }
 
-/// The least of the leasts is the least: policies that rank jobs serve them in the same order, whatever connections they come on.
+/// The minimum over connections of their minimum is the overall minimum: policies that rank jobs serve them in the same
+/// order on any connections.
 #[test]
 fn connections_change_nothing_for_policies_that_rank() {
     for policy in ["srpt", "psjf", "fcfs", "srpt-bands:2000,8000", "rank:min(left, 9KB)", "rank:sent + size"] {
@@ -316,10 +320,11 @@ fn connections_change_nothing_for_policies_that_rank() {
     }
 }
 
-/// With turns for connections, the ninth job of one has a ninth of what a job alone on another has.
+/// If connections take turns, each of nine jobs on one gets a ninth of the share of a job alone on another.
 #[test]
 fn turns_go_round_connections_and_not_their_jobs() {
-    // All at once, the odd ones small: of two connections one has nine jobs of 1,000 bytes, the other one that is left.
+    // All arrive at the same instant, the odd ones small: of two connections one has nine jobs of 1,000 bytes, and the
+    // other has the one that is left.
     let cases: Vec<(u64, u64)> = (0..18).map(|at| (0, if at % 2 == 0 || at == 1 { 1_000 } else { 1 })).collect();
     let ends = |connections: Option<u32>| {
         let connections = connections.and_then(NonZeroU32::new);
@@ -344,7 +349,7 @@ mod clients {
         ClientSpec { owners: Some(Owners::Dealt(count)), share, closed: vec![] }
     }
 
-    /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 under way.
+    /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 in flight.
     fn beside_a_splitter(share: Option<ClientShareSpec>) -> Config {
         let cases: Vec<(u64, u64)> = (0..40).map(|n| (n * 2_500_000, 300_000)).collect();
         let closed = vec![closed(8, 100_000)];
@@ -357,7 +362,8 @@ mod clients {
     }
 
     proptest! {
-        /// Nobody has more than the allowance in all, so an order that takes no turns is the policy's own, to the nanosecond.
+        /// No client exceeds the allowance in total, so an order that takes no turns equals the policy's own, to the
+        /// nanosecond.
         #[test]
         fn who_stays_within_the_allowance_changes_nothing(jobs in arrivals(), count in 1u32..60, chunk in 1u64..300) {
             for policy in ["srpt", "psjf", "fcfs", "srpt-bands:20,100,500"] {
@@ -369,7 +375,7 @@ mod clients {
             }
         }
 
-        /// However little they may be ahead: the link is never idle while somebody waits.
+        /// However small the allowance, the link is never idle while a job waits.
         #[test]
         fn a_share_conserves_work(jobs in arrivals(), count in 1u32..60, allowance in 1u64..2000) {
             let last = departures(&replay("fcfs", &jobs)).into_iter().max();
@@ -387,7 +393,7 @@ mod clients {
         assert_eq!((without.departed, without.incomplete), (0, 40), "nobody else is answered");
         let (with, records) = recorded(&beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000))));
         assert_eq!((with.departed, with.incomplete), (40, 0));
-        // Held back only until the splitter is ahead: 3 MB of a clock at a third of the link while both wait.
+        // Jobs are delayed only until the splitter has exceeded its share: 3 MB at a third of the link while both wait.
         let late = records.iter().skip(8).map(|record| record.response_time().0).max().unwrap();
         assert!(late <= 310_000, "{late} ns where 300,000 are alone");
         for outcome in [without, with] {
@@ -396,8 +402,8 @@ mod clients {
         }
     }
 
-    /// Bytes alone count: the same eight times as many connections or as small. What is smaller than the allowance goes
-    /// before a download for one allowance more, 3 of the 100 MB.
+    /// Only bytes count: eight times as many connections, or eight times smaller requests, make no difference. Jobs
+    /// smaller than the allowance go before a download for one more allowance, 3 of the 100 MB.
     #[test]
     fn more_or_smaller_requests_win_an_allowance_at_most() {
         let share = |connections, size_bytes| {
@@ -425,7 +431,7 @@ mod clients {
         assert_eq!(run(&config(&jobs), Hooks::none()).unwrap().clients, Some(2));
     }
 
-    /// Deals have a stream of their own.
+    /// The assignment of clients has its own stream.
     #[test]
     fn dealing_changes_no_job() {
         let jobs = |clients| {

@@ -3,29 +3,29 @@ use std::collections::BinaryHeap;
 
 use units::Nanos;
 
-/// The next event. `client` is an index; `serial` separates a request from the client's next one.
+/// The next event. `client` is an index; `serial` distinguishes a request from the client's next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    /// A user asks for a file.
+    /// A user requests a file.
     Submit { client: u32 },
     /// The request has reached the server.
     Request { client: u32 },
-    /// The processor may have finished something; of a stale generation, it has not.
+    /// The processor may have finished a request, unless the generation is stale.
     Processor { generation: u64 },
     /// The disk has read a block.
     Disk,
-    /// The interface has sent what it was given.
+    /// The interface has sent the segments that it was given.
     Network,
-    /// The server is told that all segments before this one arrived.
+    /// The server receives an acknowledgement of all segments before this one.
     Acknowledged { client: u32, serial: u32, segment: u32 },
-    /// A retransmission timer, which may have been put off meanwhile.
+    /// A retransmission timer, which may have been postponed.
     Timer { client: u32, serial: u32 },
     /// The last byte has reached the client.
     Complete { client: u32 },
 }
 
-/// The events to come, earliest first; of the same instant, in the order they were entered. Holds at most a few events
-/// for each segment under way, and a window's worth of those for each user.
+/// The events to come, earliest first; events of the same instant are in the order in which they were added. It
+/// contains at most a few events for each segment in flight, and a window's worth of segments for each user.
 #[derive(Default)]
 pub(super) struct Calendar {
     heap: BinaryHeap<Reverse<(Nanos, u64, Event)>>,

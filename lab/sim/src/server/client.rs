@@ -9,45 +9,47 @@ use super::config::{Config, Throughput};
 use super::internet::{Place, Weather};
 use super::tcp::{Link, Transfer};
 
-/// A handshake or request that got lost so often gets through: at a loss of 5 % one in ten million.
+/// The attempts after which a handshake or request succeeds in any case: at a loss of 5 % one in ten million needs
+/// them.
 const ATTEMPTS_MAX: u32 = 7;
 
-/// Words of a user's stream that a request has for itself: more than its segments can be lost.
+/// The words of a user's random stream that are reserved for each request, more than its segments can need.
 const REQUEST_WORDS: u128 = 1 << 24;
 
-/// The first of them whose draws are losses of segments. Those before are of the request and of its handshake, which not every
+/// The first word whose draws decide the losses of segments. The words before it are for the request and its handshake,
+/// which not every request has.
 /// request has.
 pub(super) const SEGMENT_WORDS: u128 = 256;
 
-/// A user and the client program that asks for it.
+/// A user and its client program.
 pub(super) struct Client {
     pub(super) place: Place,
     pub(super) rng: ChaCha8Rng,
-    /// Files of the Web object still to be asked for, after the current one.
+    /// The files of the Web object still to be requested, after the current one.
     pub(super) embedded: u32,
     pub(super) submitted: Nanos,
     pub(super) asked: Asked,
     pub(super) link: Option<Link>,
     /// True if the connection was set up for this request.
     pub(super) is_new: bool,
-    /// Counts requests.
+    /// The number of requests so far.
     pub(super) serial: u32,
     pub(super) exchange: Option<Exchange>,
-    /// When the access link will have delivered what was sent so far.
+    /// The instant at which the access link will have delivered everything sent so far.
     pub(super) access_free: Nanos,
-    /// The timer event that counts; others are stale.
+    /// The instant of the valid timer event; others are stale.
     pub(super) timer_at: Option<Nanos>,
     /// The rate of the last transfer, bits per second.
     pub(super) measured_bps: Option<u64>,
 }
 
-/// A user's draw for one request, the same under every policy.
+/// The random values of one request of a user, the same under every policy.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) size_bytes: u64,
     /// The round-trip time of the transfer.
     pub(super) rtt: Nanos,
-    /// The time from its answer to the next request.
+    /// The time from its response to the next request.
     pub(super) off: Nanos,
 }
 
@@ -57,9 +59,9 @@ pub(super) struct Exchange {
     pub(super) size_bytes: u64,
     pub(super) transfer: Transfer,
     pub(super) arrived: Nanos,
-    /// Processor time it needs.
+    /// The processor time that it needs.
     pub(super) demand: Nanos,
-    /// True if the processor is done with it.
+    /// True if the processor has finished it.
     pub(super) is_parsed: bool,
     pub(super) waited: Nanos,
     pub(super) served: Nanos,
@@ -84,8 +86,9 @@ impl Client {
         }
     }
 
-    /// Draws the next request. Its words of the stream depend on its number alone, not on what became of those before: so a
-    /// user's requests are the same under every policy, with their losses, and what two policies differ in is not chance.
+    /// Draws the next request. Its words of the stream depend only on its number, not on the results of earlier
+    /// requests. A user's requests and their losses are therefore the same under every policy, and policies do not
+    /// differ by chance.
     pub(super) fn ask(&mut self, weather: &Weather, files: &Files, users: &UserModel) {
         self.go_to(0);
         let rng = &mut self.rng;
@@ -100,7 +103,7 @@ impl Client {
         self.asked = Asked { size_bytes, rtt, off };
     }
 
-    /// Goes to a word of the request that is asked next. The words before those of the first request were of the user's start.
+    /// Moves to a word of the next request. The words before the first request were used for the user's start.
     pub(super) fn go_to(&mut self, word: u128) {
         self.rng.set_word_pos((u128::from(self.serial) + 1) * REQUEST_WORDS + word);
     }
@@ -109,7 +112,8 @@ impl Client {
         self.exchange.as_mut().expect("the server is busy with requests only")
     }
 
-    /// The time that a client tries in vain, its timer doubling, when one of so many packets may get lost each time.
+    /// Returns the time for which a client retries in vain, with a doubling timer, if each attempt fails when any of
+    /// `packets` is lost.
     pub(super) fn lost_for(&mut self, rto: Nanos, packets: u32, weather: &Weather) -> Nanos {
         let mut waited = Nanos::ZERO;
         for attempt in 0..ATTEMPTS_MAX {
@@ -122,7 +126,7 @@ impl Client {
         waited
     }
 
-    /// The path as policies see it.
+    /// The path as seen by policies.
     pub(super) fn path(&self, config: &Config) -> Path {
         let window_bps = u128::from(config.tcp.window_bytes) * 8_000_000_000 / u128::from(self.asked.rtt.0.max(1));
         let throughput_bps = match config.internet.throughput {

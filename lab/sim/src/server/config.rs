@@ -4,21 +4,22 @@ use sched::policy::{Order, PolicySpec};
 use serde::Deserialize;
 use units::Rate;
 
-/// A run of the model. Every section has defaults; what 001 leaves open is said at each field, with why it is what it is.
+/// A run of the model. Every section has defaults. Fields that 001 leaves open state their values and the reasons.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The policy that orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The processor is FIFO.
+    /// The policy that orders the disk and the network: `fcfs`, `srpt`, `srpt-bands:...`, `fcf` or `srrt`. The
+    /// processor is FIFO.
     #[serde(skip)]
     pub policy: PolicySpec,
-    /// User equivalents, 1 to 100,000.
+    /// The number of user equivalents, 1 to 100,000.
     pub users: u32,
-    /// Requests counted, at least 1.
+    /// The number of requests counted, at least 1.
     pub requests: u64,
-    /// Requests before them that are served and not counted.
+    /// The number of requests before them that are served and not counted.
     pub warm_up: u64,
     pub until: Until,
-    /// Decides files, users, round-trip times and losses.
+    /// The seed of files, users, round-trip times and losses.
     pub seed: u64,
     pub cpu: Cpu,
     pub disk: Disk,
@@ -28,39 +29,41 @@ pub struct Config {
     pub internet: Internet,
 }
 
-/// When a run ends, which 001 does not say, and with it whether those still waiting then are left out.
+/// The end of a run, which 001 does not specify, and with it whether requests still waiting then are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
-    /// Counted are the requests that reach the server with the numbers from `warm_up` on, the same under every policy; the
-    /// load stays until all of them are answered. Nobody is left out; a run in which somebody starves is an error.
+    /// The requests that reach the server with the numbers from `warm_up` on are counted, the same under every policy,
+    /// and the load continues until all of them are answered. No request is left out; a run in which one starves is an
+    /// error.
     Answered,
-    /// Counted are the first answers after `warm_up` answers. Whoever starves is left out, which flatters what starves.
+    /// The first answers after `warm_up` answers are counted. Starving requests are left out, which favours policies
+    /// that starve.
     Count,
 }
 
-/// The processor. 001 gives no speed; this is a Pentium III of 2001 that serves about 700 small files a second.
+/// The processor. 001 specifies no speed; this is a Pentium III of 2001 that serves about 700 small files a second.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cpu {
-    /// Parsing, opening the file, logging; microseconds a request.
+    /// The time for parsing, opening the file and logging, in microseconds per request.
     pub request_us: u64,
-    /// Setting up and taking down a connection; microseconds each.
+    /// The time for setting up and closing a connection, in microseconds per connection.
     pub connection_us: u64,
-    /// Copying, checksums, packets; microseconds a KiB.
+    /// The time for copying, checksums and packets, in microseconds per KiB.
     pub kib_us: u64,
-    /// Requests that share the processor; the rest wait in order of arrival. Apache 1.3 has 150 processes.
+    /// The number of requests that share the processor; others wait in order of arrival. Apache 1.3 has 150 processes.
     pub slots: u32,
 }
 
-/// The disk. 001 gives the block and no speed; this is a disk of 2001 (10,000 turns a minute: 5.5 ms of seeking, 3 ms of
-/// waiting for the sector) of whose blocks seven in ten are in the file cache: 700 users then keep it busy to 96 %.
+/// The disk. 001 specifies the block and no speed. This is a disk of 2001 (10,000 turns a minute: 5.5 ms of seeking, 3
+/// ms of waiting for the sector), with seven of ten blocks in the file cache: 700 users then keep it busy to 96 %.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Disk {
-    /// Read at once.
+    /// The bytes read in one operation.
     pub block_bytes: u64,
-    /// Moving the arm and waiting for the sector, averaged over all blocks; microseconds each.
+    /// The time for moving the arm and waiting for the sector, averaged over all blocks, in microseconds per block.
     pub position_us: u64,
     pub bytes_per_s: u64,
 }
@@ -72,56 +75,59 @@ pub struct Network {
     pub bits_per_s: u64,
 }
 
-/// The senders and receivers. Acknowledgements are not lost and not delayed; three duplicates mean nothing, as in 001.
+/// The senders and receivers. Acknowledgements are neither lost nor delayed, and three duplicates have no effect, as in
+/// 001.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tcp {
     pub mss_bytes: u64,
-    /// The window that a client advertises: 12 segments, as Windows 2000 did.
+    /// The window that a client advertises: 12 segments, as in Windows 2000.
     pub window_bytes: u64,
-    /// The socket buffer holds what is not acknowledged; the next block is read when it has room.
+    /// The size of the socket buffer, which holds unacknowledged bytes. The next block is read when it has room.
     pub send_buffer_bytes: u64,
-    /// RFC 2581.
+    /// The initial window in segments (RFC 2581).
     pub initial_window_segments: u64,
-    /// RFC 2988.
+    /// The initial timeout (RFC 2988).
     pub rto_initial_ms: u64,
-    /// RFC 2988.
+    /// The minimum timeout (RFC 2988).
     pub rto_min_ms: u64,
 }
 
-/// HTTP/1.1.
+/// The settings of HTTP/1.1.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
-    /// An idle connection is closed after this long; Apache 1.3 has 15 s. Zero: one request a connection.
+    /// The time after which an idle connection is closed; Apache 1.3 has 15 s. With zero, each connection carries one
+    /// request.
     pub keep_alive_s: u64,
-    /// And after this many requests; Apache 1.3 has 100.
+    /// The maximum number of requests on a connection; Apache 1.3 has 100.
     pub requests_per_connection: u32,
-    /// Bytes of a request.
+    /// The bytes of a request.
     pub request_bytes: u64,
 }
 
-/// The network between; the bandwidths and minimum round-trip times are those of 001's table 1.
+/// The network between them. The bandwidths and minimum round-trip times are from 001's table 1.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Internet {
-    /// The loss of packets that carry anything.
+    /// The loss of packets that carry payload or a request.
     pub loss: f64,
-    /// The round-trip time of a transfer is Pareto with this index, from the minimum ...
+    /// The index of the Pareto distribution of a transfer's round-trip time, which starts at the minimum.
     pub rtt_alpha: f64,
-    /// ... to this many times the minimum.
+    /// The maximum round-trip time, as a multiple of the minimum.
     pub rtt_spread: f64,
-    /// The throughput of a connection that policies are told.
+    /// The throughput of a connection that is reported to policies.
     pub throughput: Throughput,
 }
 
-/// 001 says its simulation calculates the throughput, not how.
+/// How the throughput is calculated. 001 calculates it, but does not say how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Throughput {
-    /// The rate that the path can carry: the least of the client's bandwidth and one advertised window a round trip.
+    /// The rate that the path can carry: the client's bandwidth or one advertised window per round trip, whichever is
+    /// less.
     Path,
-    /// The rate of the client's last transfer; unknown before.
+    /// The rate of the client's last transfer; unknown before the first.
     Measured,
 }
 
@@ -187,17 +193,18 @@ impl Default for Internet {
     }
 }
 
-/// The policies that [`is_of_remaining`] lets pass, for messages.
+/// The policies that [`is_of_remaining`] accepts, for messages.
 const POLICIES: [&str; 5] = ["fcfs", "srpt", "srpt-bands", "fcf", "srrt"];
 
-/// The order has to be one that what is left of a request decides: a visit of a queue knows no more.
+/// Returns true if the order depends only on the remaining bytes of a request, which are all that a queue's visit
+/// knows.
 fn is_of_remaining(policy: &PolicySpec) -> bool {
     use Order::{Fcf, Fcfs, Srpt, SrptBands, Srrt, SrrtBands};
     matches!(policy.order(), Fcfs | Srpt | SrptBands(_) | Fcf { .. } | Srrt | SrrtBands(_))
 }
 
 impl Config {
-    /// Checks that the run can be made.
+    /// Checks that the run is possible.
     pub fn check(&self) -> Result<(), ConfigError> {
         if !is_of_remaining(&self.policy) {
             return Err(wrong("policy", &self.policy, &format!("one of {} in this model", POLICIES.join(", "))));
@@ -212,8 +219,9 @@ impl Config {
         real("internet.rtt_spread", self.internet.rtt_spread, 1.0, 1000.0)
     }
 
-    /// The number of the job among those that count, if this request does, which came to the server as `number` and is answered behind
-    /// `answered` others. Where the first answers count it is `number`: in what order those came is known when the last is answered.
+    /// Returns the number of the job among the counted ones, if this request is counted. It reached the server as
+    /// `number`, and `answered` others were answered before it. If the first answers count, it is `number`, because
+    /// their order of arrival is known only after the last answer.
     pub(super) fn counted(&self, number: u64, answered: u64) -> Option<u64> {
         let counted = self.warm_up..self.warm_up + self.requests;
         match self.until {
@@ -248,16 +256,17 @@ impl Config {
     }
 }
 
-/// A receiver keeps a bit for each segment of its window.
+/// The maximum segments of a window; a receiver stores a bit for each.
 pub(super) const WINDOW_SEGMENTS_MAX: u64 = 64;
 
-/// A run that cannot be made: which field, and what would be right.
+/// The reason why a run is impossible: the field, and its valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(super) String);
 
 impl ConfigError {
-    /// So many of the requests counted were answered when `per_counted` times as many had been in all.
+    /// The error of a run in which only `answered` counted requests had been answered after `per_counted` times as many
+    /// answers in total.
     pub(super) fn starved(config: &Config, answered: u64, per_counted: u64) -> ConfigError {
         ConfigError(format!(
             "until: {} of {} requests still wait when {per_counted} times as many have been answered, so {} starves them \
@@ -283,7 +292,7 @@ fn real(field: &str, given: f64, least: f64, most: f64) -> Result<(), ConfigErro
     (least..=most).contains(&given).then_some(()).ok_or_else(right)
 }
 
-/// A rate that was checked.
+/// A rate that has been checked.
 pub(super) fn rate(bits_per_s: u64) -> Rate {
     Rate::from_bits_per_s(bits_per_s).expect("checked to be a rate")
 }

@@ -7,12 +7,12 @@ use units::{Nanos, Rate};
 
 use super::config::{Internet, rate};
 
-/// Clients of like bandwidth.
+/// Clients of similar bandwidth.
 #[derive(Debug, Clone, Copy)]
 pub struct BandwidthClass {
     pub bits_per_s: u64,
     pub percent: u32,
-    /// Minimum round-trip times, each as likely as the other.
+    /// The minimum round-trip times, with equal probability.
     pub rtt_ms: [u64; 2],
 }
 
@@ -32,16 +32,16 @@ pub const BANDWIDTHS: [BandwidthClass; 8] = [
     class(10_000_000, 7, [20, 50]),
 ];
 
-/// The place of a client. Its access link carries the same in both directions.
+/// The location of a client. Its access link has the same rate in both directions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// Index into [`BANDWIDTHS`].
+    /// An index into [`BANDWIDTHS`].
     pub class: u8,
     pub bandwidth: Rate,
     pub rtt_least: Nanos,
 }
 
-/// Returns places as near to the percentages as this many users allow; who is where is drawn.
+/// Returns locations in proportions as near to the percentages as the number of users allows; the assignment is random.
 pub(super) fn places(users: u32, rng: &mut ChaCha8Rng) -> Vec<Place> {
     let mut percent = 0;
     let mut places = Vec::with_capacity(users as usize);
@@ -57,10 +57,10 @@ pub(super) fn places(users: u32, rng: &mut ChaCha8Rng) -> Vec<Place> {
     places
 }
 
-/// The chances on the way.
+/// The randomness of the network.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weather {
-    /// A draw below this is a loss; 2^32 would be all.
+    /// A draw below this is a loss; with 2^32 every draw would be.
     loss_below: u64,
     rtt_alpha: f64,
     rtt_spread: f64,

@@ -1,13 +1,14 @@
-//! A web server and its users, as Murta and Corlassoli modelled them ("Fastest Connection First: a new scheduling policy
-//! for web servers", 2002, section 3): what a policy that looks at connections is worth cannot be seen on one link.
+//! A web server and its users, as modelled by Murta and Corlassoli ("Fastest Connection First: a new scheduling policy
+//! for web servers", 2002, section 3). One link cannot show the value of a policy that considers connections.
 //!
-//! A request needs the processor (FIFO admission, then processor sharing), and then its connection goes back and forth
-//! between the disk, which reads a block into the socket buffer, and the network interface, which sends what the windows
-//! of TCP let out, until all is sent. Disk and network are each a queue in the order of a [`sched::Scheduler`]. The socket
-//! buffer couples them to the client: the next block is read when the last one has gone out and there is room, so a slow
-//! client asks the disk for little at a time. Clients are SURGE user equivalents: closed, so whoever is served sooner
-//! asks more often. Each user asks for the same files, after the same pauses, over the same path and with the same packets
-//! lost, whatever the policy: draws of a request depend on its user and number alone (common random numbers).
+//! A request needs the processor (FIFO admission, then processor sharing). Its connection then alternates between the
+//! disk, which reads a block into the socket buffer, and the network interface, which sends what the windows of TCP
+//! allow, until everything is sent. Disk and network are each a queue in the order of a [`sched::Scheduler`]. The
+//! socket buffer couples them to the client: the next block is read when the last one has been sent and there is room,
+//! so a slow client uses the disk little at a time. Clients are SURGE user equivalents. They are closed, so a user who
+//! is served sooner sends more requests. Each user requests the same files, after the same pauses, over the same path
+//! and with the same lost packets under every policy, because the draws of a request depend only on its user and number
+//! (common random numbers).
 //!
 //! ```
 //! let config = sim::server::Config { users: 20, requests: 500, warm_up: 50, ..Default::default() };
@@ -15,8 +16,8 @@
 //! assert_eq!(outcome.summary.jobs, 500);
 //! ```
 //!
-//! Left out, as in the paper or as too little to matter: acknowledgements that get lost or wait, the time of packets
-//! without payload on the wire, response heads, reading from the network.
+//! Left out, as in the paper or because the effect is small: lost or delayed acknowledgements, the time on the wire of
+//! packets without payload, response heads, and reading from the network.
 
 mod calendar;
 mod client;

@@ -19,11 +19,11 @@ use crate::{Hooks, PROGRESS_JOBS};
 /// TCP and IP headers without options.
 const HEADER_BYTES: u64 = 40;
 
-/// Random streams: one for the places, and from the other on one for each user.
+/// Random streams: one for the locations, and one for each user from the next on.
 const PLACES: u64 = 1;
 const USERS: u64 = 3;
 
-/// Simulates until all requests that count ([`super::config::Until`] says which) have been answered.
+/// Simulates until all counted requests have been answered ([`super::config::Until`] defines which are counted).
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     config.check()?;
     let mut model = Model::new(config);
@@ -40,8 +40,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     Ok(model.outcome())
 }
 
-/// Requests that may be answered for each that counts before a run that waits for all of these is given up. A saturated
-/// server behind an order that starves somebody would be simulated for ever: closed users never stop asking.
+/// The maximum number of answers per counted request in a run that waits for all of them; then the run is given up. A
+/// saturated server with an order that starves a request would otherwise be simulated without end, because closed users
+/// never stop.
 const ANSWERS_PER_COUNTED_MAX: u64 = 20;
 
 struct Model<'a> {
@@ -61,11 +62,11 @@ struct Model<'a> {
     disk_rate: Rate,
     collector: Collector,
     counted: Counted,
-    /// Requests that have reached the server.
+    /// The number of requests that have reached the server.
     arrived: u64,
 }
 
-/// The work of a station now, and for how long.
+/// The current work of a station, and its duration.
 struct Service<T> {
     client: u32,
     serial: u32,
@@ -123,7 +124,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The user asks: over the connection there is, or over a new one.
+    /// Sends a user's request over the existing connection, or over a new one.
     fn on_submit(&mut self, client: u32) {
         let (config, now) = (self.config, self.now);
         let user = &mut self.clients[client as usize];
@@ -137,7 +138,7 @@ impl<'a> Model<'a> {
         let mut at = now;
         if user.is_new {
             self.counted.connections += 1;
-            // Either the SYN or its answer may get lost; the request goes with the acknowledgement.
+            // Either the SYN or its answer may be lost; the request is sent with the acknowledgement.
             at += user.lost_for(Nanos::from_millis(config.tcp.rto_initial_ms), 2, &self.weather) + rtt;
             let mut link = Link::new(&config.tcp, at);
             link.on_round_trip(&config.tcp, rtt);
@@ -154,7 +155,7 @@ impl<'a> Model<'a> {
         let (config, now) = (self.config, self.now);
         let user = &mut self.clients[client as usize];
         let size_bytes = user.asked.size_bytes;
-        // What may still be on its way of the last response, the client has.
+        // The client already has any part of the last response that may still be on its way.
         self.network.leave(client);
         user.serial += 1;
         user.timer_at = None;
@@ -199,7 +200,7 @@ impl<'a> Model<'a> {
         self.foretell();
     }
 
-    /// Sends the connection to the queue it needs next, if any, and starts what can be started.
+    /// Moves the connection to the queue that it needs next, if any, and starts idle stations.
     fn proceed(&mut self, client: u32) {
         let config = self.config;
         let user = &self.clients[client as usize];
@@ -238,7 +239,7 @@ impl<'a> Model<'a> {
     fn start_network(&mut self) {
         let tcp = &self.config.tcp;
         let block_segments = (self.config.disk.block_bytes / tcp.mss_bytes).max(1) as u32;
-        // Whoever was timed out while waiting may have nothing it may send.
+        // A client whose timer expired while it waited may have nothing to send.
         while let Some((client, waited)) = self.network.begin(self.now) {
             let user = &mut self.clients[client as usize];
             let (Some(exchange), Some(link)) = (&mut user.exchange, &user.link) else {
@@ -270,7 +271,7 @@ impl<'a> Model<'a> {
         self.proceed(client);
     }
 
-    /// Segments leave the interface: each is lost, or arrives and is acknowledged.
+    /// Sends segments from the interface. Each is lost, or arrives and is acknowledged.
     fn transmit(&mut self, client: u32, segments: Range<u32>) {
         let (now, user) = (self.now, &mut self.clients[client as usize]);
         let (Some(exchange), Some(link)) = (&mut user.exchange, &mut user.link) else {
@@ -312,7 +313,7 @@ impl<'a> Model<'a> {
         self.proceed(client);
     }
 
-    /// Sees to it that an event comes when the timer is due, or before.
+    /// Ensures that an event comes no later than the timer is due.
     fn arm(&mut self, client: u32) {
         let user = &mut self.clients[client as usize];
         let Some(deadline) = user.exchange_mut().transfer.deadline else { return };
@@ -338,7 +339,7 @@ impl<'a> Model<'a> {
         self.proceed(client);
     }
 
-    /// The user has the response, and thinks.
+    /// Handles a complete response; the user then thinks.
     fn on_complete(&mut self, client: u32, hooks: &mut Hooks) {
         let now = self.now;
         let user = &mut self.clients[client as usize];

@@ -5,39 +5,41 @@ use units::{Nanos, Rate};
 use super::internet::BANDWIDTHS;
 use crate::{Finished, ResponseTimes, Summary, Tally};
 
-/// The result of a run. Times are in milliseconds, over the requests counted.
+/// The result of a run. Times are in milliseconds, over the counted requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Response times as clients see them, from asking (a new connection included) to the last byte. Slowdown is the response
-    /// time over that of the body alone on the server's network; 001's own is [`ServerOutcome::waiting_over_service`].
+    /// Response times as seen by clients, from the request (including a new connection) to the last byte. Slowdown is
+    /// the response time divided by the time of the body alone on the server's network; 001's own slowdown is
+    /// [`ServerOutcome::waiting_over_service`].
     pub summary: Summary,
     pub server: ServerOutcome,
-    /// Requests that were served, the warm-up and those behind the last one counted included.
+    /// The number of requests served, including the warm-up and those after the last counted one.
     pub simulated_requests: u64,
 }
 
-/// The figures that only this model has.
+/// The figures specific to this model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerOutcome {
     /// Service and waiting at processor, disk and network together.
     pub server_delay_ms: ResponseTimes,
-    /// 001's slowdown: waiting in all queues / service at all of them, mean over requests.
+    /// The slowdown of 001: waiting in all queues divided by service at all stations, mean over requests.
     pub waiting_over_service: f64,
-    /// The eight classes of 001's figure 1.
+    /// The eight size classes of 001's figure 1.
     pub by_size_class: Vec<ClassOutcome>,
-    /// The eight classes of its table 1.
+    /// The eight bandwidth classes of its table 1.
     pub by_bandwidth: Vec<ClassOutcome>,
-    /// The mean response time if every user counted alike: those of the bandwidth classes weighted by their users. In a
-    /// closed system whoever is served sooner asks more often, so the plain mean leans to those a policy prefers.
+    /// The mean response time with equal weight for every user: the means of the bandwidth classes, weighted by their
+    /// numbers of users. In a closed system a user who is served sooner sends more requests, so the plain mean favours
+    /// the users that a policy prefers.
     pub response_time_ms_per_user: f64,
-    /// Busy time / time of the whole run.
+    /// The busy time divided by the time of the whole run.
     pub utilisation: Utilisation,
-    /// Length of the whole run.
+    /// The duration of the whole run.
     pub simulated_s: f64,
     pub requests_per_s: f64,
     pub connections: u64,
     pub timeouts: u64,
-    /// Segments sent again / segments sent.
+    /// The retransmitted segments divided by the segments sent.
     pub retransmitted: f64,
 }
 
@@ -48,10 +50,10 @@ pub struct Utilisation {
     pub network: f64,
 }
 
-/// Requests of like size, or of clients of like bandwidth.
+/// Requests of similar size, or of clients of similar bandwidth.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClassOutcome {
-    /// The least size of the class in bytes, or the bandwidth in bits per second.
+    /// The minimum size of the class in bytes, or the bandwidth in bits per second.
     pub from: u64,
     pub requests: u64,
     pub request_share: f64,
@@ -61,7 +63,7 @@ pub struct ClassOutcome {
     pub waiting_over_service: f64,
 }
 
-/// The least sizes of the classes: powers of two, so that the last is what exceeds 128 KB.
+/// The minimum sizes of the classes, in powers of two; the last contains everything from 128 KB on.
 pub const SIZE_CLASSES: [u64; 8] = [0, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 
 /// A request that was answered.
@@ -71,12 +73,12 @@ pub(super) struct Answered {
     pub bandwidth_class: u8,
     pub submitted: Nanos,
     pub completed: Nanos,
-    /// In the three queues, and at what is behind them.
+    /// The waiting time in the three queues, and the service time at their stations.
     pub waited: Nanos,
     pub served: Nanos,
 }
 
-/// Adds up the requests counted.
+/// Sums over the counted requests.
 pub(super) struct Collector {
     network: Rate,
     clients: Tally,
@@ -130,7 +132,7 @@ impl Collector {
         self.clients.summary()
     }
 
-    /// Fills in everything but what the model itself counted.
+    /// Returns the outcome, including the model's own counts.
     pub fn outcome(&self, counted: Counted) -> Outcome {
         let server = self.server.summary();
         let bytes: u128 = self.by_size.iter().map(|class| class.bytes).sum();
@@ -200,7 +202,7 @@ impl Class {
     }
 }
 
-/// Weighted by table 1; classes nobody is in are left out.
+/// Returns the mean weighted by table 1, without empty classes.
 fn per_user(by_bandwidth: &[ClassOutcome]) -> f64 {
     let present = || by_bandwidth.iter().zip(&BANDWIDTHS).filter(|(class, _)| class.requests > 0);
     let percent: f64 = present().map(|(_, table)| f64::from(table.percent)).sum();

@@ -3,24 +3,25 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use units::Nanos;
 
-/// Processor sharing behind a FIFO: a fixed number of requests share it equally, the rest wait for a place.
+/// Processor sharing behind a FIFO: a fixed number of requests share the processor equally, and others wait for a slot.
 ///
-/// The service each has had since the processor was last idle is the same for all who were there, so one number grows,
-/// and a request is done when it has grown by the request's demand.
+/// Between idle times, all requests in service receive service at the same rate. A single counter therefore grows, and
+/// a request is done when the counter has grown by its demand.
 pub(super) struct Processor {
     slots: usize,
     waiting: VecDeque<(u32, Nanos)>,
-    /// The jobs in service: the number at which each is done, and who it is.
+    /// The jobs in service: the counter value at which each is done, and its client.
     sharing: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Service each has had, in 1 / [`PARTS`] ns, as of `at`.
+    /// The service per job, in units of 1 / [`PARTS`] ns, as of `at`.
     attained: u64,
     at: Nanos,
-    /// The generation of the last completion foretold.
+    /// The generation of the last predicted completion.
     pub generation: u64,
     pub busy: Nanos,
 }
 
-/// So that what rounding loses at each change, 2^-16 ns, is nothing; a busy period may last three days before it overflows.
+/// The resolution, so that the rounding error of each change, 2^-16 ns, is negligible. A busy period may last three
+/// days before the counter overflows.
 const PARTS: u64 = 1 << 16;
 
 impl Processor {
@@ -42,7 +43,7 @@ impl Processor {
         self.admit();
     }
 
-    /// A request that is done now.
+    /// Returns a request that is done now.
     pub fn depart(&mut self, now: Nanos) -> Option<u32> {
         self.advance(now);
         let &Reverse((done, client)) = self.sharing.peek()?;
@@ -54,7 +55,7 @@ impl Processor {
         Some(client)
     }
 
-    /// When the next will be done, if nobody comes before; entered under a new generation.
+    /// Returns when the next request will be done if none arrives before, under a new generation.
     pub fn foretell(&mut self) -> Option<Nanos> {
         let &Reverse((done, _)) = self.sharing.peek()?;
         self.generation += 1;
@@ -85,7 +86,7 @@ impl Processor {
 mod tests {
     use super::*;
 
-    /// When each of these (arrival, demand) departs, in microseconds.
+    /// Returns when each of these (arrival, demand) departs, in microseconds.
     fn departures(slots: u32, jobs: &[(u64, u64)]) -> Vec<u64> {
         let mut processor = Processor::new(slots);
         let mut departed = vec![0; jobs.len()];
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn all_in_service_share_equally() {
-        // Alone until 10, then two share: the second is done after 20 more, the first has 20 − 10 − 10 = 0 left too.
+        // Alone until 10, then two share: the second is done after 20 more, when the first has 20 − 10 − 10 = 0 left
+        // too.
         assert_eq!(departures(8, &[(0, 20), (10, 10)]), [30, 30]);
         assert_eq!(departures(8, &[(0, 30), (0, 10), (0, 20)]), [60, 30, 50]);
     }

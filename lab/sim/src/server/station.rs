@@ -2,17 +2,17 @@ use sched::policy::PolicySpec;
 use sched::{Arrival, JobId, Path, Scheduler, Size};
 use units::Nanos;
 
-/// A thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a
-/// [`Scheduler`].
+/// A device that serves one connection at a time (the disk, the interface), and the queue in front of it, in the order
+/// of a [`Scheduler`].
 ///
-/// A visit, one block or one window's worth of segments, is a job of its own with what is then left of the request as its
-/// size: connections go back and forth, and whoever comes back is behind those who waited (001, section 3.1: a FIFO holds
-/// visits). Service is not interrupted: a block is a block.
+/// A visit, one block or one window's worth of segments, is a separate job whose size is what is then left of the
+/// request. Connections alternate between the stations, and a returning one queues behind those that waited (001,
+/// section 3.1: a FIFO of visits). Service of a block is not interrupted.
 pub(super) struct Station {
     scheduler: Scheduler,
-    /// The visit of each client that waits.
+    /// The visit of each waiting client.
     visits: Vec<Option<Visit>>,
-    /// The client in each place of the scheduler.
+    /// The client in each slot of the scheduler.
     clients: Vec<u32>,
     serving: Option<u32>,
     pub busy: Nanos,
@@ -35,12 +35,12 @@ impl Station {
         }
     }
 
-    /// Returns true if the client waits or is served here.
+    /// Returns true if the client waits or is being served here.
     pub fn holds(&self, client: u32) -> bool {
         self.visits[client as usize].is_some() || self.serving == Some(client)
     }
 
-    /// The client waits, with this much left to do.
+    /// Queues the client, with this many bytes left.
     pub fn enter(&mut self, now: Nanos, client: u32, left_bytes: u64, path: Path) {
         debug_assert!(!self.holds(client));
         let job = self.scheduler.arrive(now, Arrival { path, ..Arrival::of(Size::Known(left_bytes.max(1))) });
@@ -48,7 +48,7 @@ impl Station {
         self.visits[client as usize] = Some(Visit { job, since: now });
     }
 
-    /// Returns the job that is served next and its wait, unless another is being served.
+    /// Starts the next job unless one is being served. Returns its client and its wait.
     pub fn begin(&mut self, now: Nanos) -> Option<(u32, Nanos)> {
         if self.serving.is_some() {
             return None;
@@ -61,13 +61,13 @@ impl Station {
         Some((client, now - visit.since))
     }
 
-    /// Ends the service of the one who was served, after this long.
+    /// Ends the current service, which took this long.
     pub fn end(&mut self, service: Nanos) {
         self.serving = None;
         self.busy += service;
     }
 
-    /// The client waits no longer; one being served is served to the end.
+    /// Removes a waiting client; one that is being served is served to the end.
     pub fn leave(&mut self, client: u32) {
         if let Some(visit) = self.visits[client as usize].take() {
             self.scheduler.on_end(visit.job);

@@ -1,7 +1,7 @@
-//! TCP as 001 has it: slow start, congestion avoidance, the advertised window, retransmission by timeout alone.
+//! TCP as in 001: slow start, congestion avoidance, the advertised window, and retransmission only by timeout.
 //!
-//! Segments are counted from 0 within a response, all full but the last. A [`Link`] is what a connection keeps from one
-//! response to the next, a [`Transfer`] is one response under way.
+//! Segments are counted from 0 within a response, all full except the last. A [`Link`] is the state that a connection
+//! keeps from one response to the next; a [`Transfer`] is one response in flight.
 
 use std::ops::Range;
 
@@ -9,20 +9,20 @@ use units::Nanos;
 
 use super::config::{Tcp, WINDOW_SEGMENTS_MAX};
 
-/// The sender's memory of a connection.
+/// The sender's state of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     cwnd_bytes: u64,
     ssthresh_bytes: u64,
-    /// Smoothed round-trip time and its variation.
+    /// The smoothed round-trip time and its variation.
     srtt: Option<(Nanos, Nanos)>,
     rto: Nanos,
-    /// When something was sent or received last.
+    /// The instant at which something was last sent or received.
     pub used_at: Nanos,
     pub requests: u32,
 }
 
-/// A timer never waits longer (RFC 2988, section 2.5 allows a bound of at least 60 s).
+/// The maximum timeout (RFC 2988, section 2.5 allows a bound of at least 60 s).
 const RTO_MAX: Nanos = Nanos::from_secs(64);
 
 impl Link {
@@ -45,7 +45,7 @@ impl Link {
         self.rto
     }
 
-    /// A connection that was idle for longer than a timeout starts slowly again (RFC 2581, section 4.1).
+    /// Returns a connection that was idle for longer than a timeout to slow start (RFC 2581, section 4.1).
     pub fn wake(&mut self, tcp: &Tcp, now: Nanos) {
         if now - self.used_at > self.rto {
             self.cwnd_bytes = self.cwnd_bytes.min(tcp.initial_window_segments * tcp.mss_bytes);
@@ -53,12 +53,12 @@ impl Link {
         self.used_at = now;
     }
 
-    /// The number of segments that may be unacknowledged.
+    /// The maximum number of unacknowledged segments.
     fn window_segments(&self, tcp: &Tcp) -> u32 {
         (self.cwnd_bytes.min(tcp.window_bytes) / tcp.mss_bytes).max(1) as u32
     }
 
-    /// A round trip was measured (RFC 2988, section 2).
+    /// Processes a measured round trip (RFC 2988, section 2).
     pub fn on_round_trip(&mut self, tcp: &Tcp, rtt: Nanos) {
         let (srtt, variation) = match self.srtt {
             None => (rtt.0, rtt.0 / 2),
@@ -91,16 +91,16 @@ pub(super) struct Transfer {
     size_bytes: u64,
     mss_bytes: u64,
     segments: u32,
-    /// Bytes the disk has delivered to the socket buffer.
+    /// The bytes that the disk has delivered to the socket buffer.
     read_bytes: u64,
-    /// The next segment to send, and the first not acknowledged.
+    /// The next segment to send, and the first unacknowledged one.
     next: u32,
     acknowledged: u32,
-    /// The first never sent.
+    /// The first segment that was never sent.
     fresh: u32,
-    /// A segment being timed, since when.
+    /// The segment being timed, and the instant at which it was sent.
     timed: Option<(u32, Nanos)>,
-    /// When the timer is due; `None`: nothing is unacknowledged.
+    /// The instant at which the timer is due; `None` if nothing is unacknowledged.
     pub deadline: Option<Nanos>,
     pub received: Receiver,
 }
@@ -134,7 +134,7 @@ impl Transfer {
         (u64::from(segment) * self.mss_bytes).min(self.size_bytes)
     }
 
-    /// The bytes that have yet to go to the client, those that have to go again included.
+    /// The bytes still to be sent to the client, including retransmissions.
     pub fn unsent_bytes(&self) -> u64 {
         self.size_bytes - self.bytes_before(self.next)
     }
@@ -143,7 +143,7 @@ impl Transfer {
         self.size_bytes - self.read_bytes
     }
 
-    /// Segments that wait in the socket buffer. Less than a full one is left until the rest of it has been read.
+    /// The number of segments in the socket buffer. Less than a full one remains until the rest of it has been read.
     fn buffered(&self) -> u32 {
         let whole = if self.unread_bytes() == 0 { self.segments } else { (self.read_bytes / self.mss_bytes) as u32 };
         whole.saturating_sub(self.next)
@@ -166,22 +166,22 @@ impl Transfer {
         self.read_bytes += bytes;
     }
 
-    /// The interface is given this many segments; the first of them is returned.
+    /// Gives the interface this many segments, and returns the first.
     pub fn hand_down(&mut self, segments: u32) -> u32 {
         let first = self.next;
         self.next += segments;
         first
     }
 
-    /// The number of these that were sent before.
+    /// The number of these segments that were sent before.
     pub fn sent_before(&self, segments: &Range<u32>) -> u64 {
         u64::from(segments.end.min(self.fresh).saturating_sub(segments.start))
     }
 
-    /// These segments have left; if they are the only ones out, the timer starts.
+    /// Records that these segments have left. If no others are in flight, the timer starts.
     pub fn on_sent(&mut self, now: Nanos, segments: Range<u32>, rto: Nanos) {
         if self.timed.is_none() && segments.end > self.fresh {
-            // One sent again would not say which of its copies was acknowledged (Karn).
+            // For a retransmitted segment it would be unknown which copy was acknowledged (Karn).
             self.timed = Some((segments.start.max(self.fresh), now));
         }
         self.fresh = self.fresh.max(segments.end);
@@ -190,7 +190,7 @@ impl Transfer {
         }
     }
 
-    /// All segments before this one have arrived.
+    /// Records that all segments before this one have arrived.
     pub fn on_acknowledged(&mut self, now: Nanos, segment: u32, link: &mut Link, tcp: &Tcp) {
         if segment <= self.acknowledged {
             return;
@@ -208,7 +208,7 @@ impl Transfer {
         link.used_at = now;
     }
 
-    /// The timer is due: everything not acknowledged is sent again, from one segment on.
+    /// Handles the timeout: all unacknowledged segments are sent again, with a window of one segment.
     pub fn on_timeout(&mut self, now: Nanos, link: &mut Link, tcp: &Tcp) {
         link.on_timeout(tcp, self.next - self.acknowledged);
         self.next = self.acknowledged;
@@ -217,17 +217,17 @@ impl Transfer {
     }
 }
 
-/// The part of a response that a client has; segments may arrive out of order within a window.
+/// The part of a response that a client has received. Segments may arrive out of order within a window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Receiver {
-    /// All before this one are here.
+    /// All segments before this one have arrived.
     next: u32,
-    /// Which of those after `next` are here; bit 0 is `next + 1`.
+    /// The segments after `next` that have arrived; bit 0 is `next + 1`.
     later: u64,
 }
 
 impl Receiver {
-    /// A segment arrives. If it fills a gap, the segment up to which all are here now.
+    /// Takes a segment. If it fills a gap, returns the segment up to which all have now arrived.
     pub fn on_segment(&mut self, segment: u32) -> Option<u32> {
         let ahead = segment.checked_sub(self.next)?;
         if ahead > 0 {
@@ -276,7 +276,7 @@ mod tests {
             (transfer.sendable(&link, &tcp), link.ssthresh_bytes, link.rto()),
             (1, 4 * 1460, Nanos::from_secs(6))
         );
-        // Segments 1 to 7 had arrived: one acknowledgement covers all, and nothing is sent thrice.
+        // Segments 1 to 7 had arrived: one acknowledgement covers all, and nothing is sent three times.
         transfer.hand_down(1);
         transfer.on_acknowledged(Nanos(20), 8, &mut link, &tcp);
         assert_eq!((transfer.next, transfer.sendable(&link, &tcp), transfer.deadline), (8, 2, None));
@@ -294,7 +294,7 @@ mod tests {
         transfer.hand_down(11);
         assert_eq!(transfer.readable(16_384, &tcp), Some(16_384));
         transfer.on_read(16_384);
-        // 32,768 bytes held, 12 segments may be out, 11 are.
+        // 32,768 bytes are held; 12 segments may be in flight, and 11 are.
         assert_eq!((transfer.readable(16_384, &tcp), transfer.sendable(&link, &tcp)), (None, 1));
     }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order, all are here when each has come once, and duplicates change nothing.
+        /// Whatever the order, all have arrived when each has arrived once, and duplicates change nothing.
         #[test]
         fn a_receiver_counts_each_segment_once(order in Just((0u32..60).collect::<Vec<_>>()).prop_shuffle()) {
             let mut receiver = Receiver::default();

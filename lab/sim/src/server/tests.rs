@@ -3,7 +3,8 @@ use record::JobRecord;
 use super::*;
 use crate::Hooks;
 
-/// Small enough for a test, and with a busy server: disk at 0.9. With so few requests the order costs the mean of one seed in four.
+/// A config small enough for a test, with a busy server (disk at 0.9). With so few requests, chance reverses the order
+/// of the means in one seed of four.
 fn config(policy: &str) -> Config {
     let (policy, disk) = (policy.parse().unwrap(), Disk { position_us: 30_000, ..Disk::default() });
     Config { policy, users: 70, requests: 20_000, warm_up: 2_000, seed: 2, disk, ..Config::default() }
@@ -16,7 +17,7 @@ fn records(config: &Config) -> (Outcome, Vec<JobRecord>) {
     (outcome, records)
 }
 
-/// One user, nobody in the way and nothing lost.
+/// One user without competition and without losses.
 fn alone() -> Config {
     Config {
         users: 1,
@@ -28,7 +29,7 @@ fn alone() -> Config {
     }
 }
 
-/// What a request of this size takes at an idle server, in nanoseconds: processor, each block, each segment.
+/// The time of a request of this size at an idle server, in nanoseconds: processor, each block, each segment.
 fn service_ns(config: &Config, size: u64, is_new: bool) -> u64 {
     let blocks = (0..size.div_ceil(16_384)).map(|block| (size - block * 16_384).min(16_384));
     let disk: u64 = blocks.map(|bytes| config.disk.position_us * 1000 + bytes * 50).sum();
@@ -73,7 +74,7 @@ fn alone_the_server_delay_is_the_service() {
 
 #[test]
 fn a_fast_client_far_away_pays_round_trips() {
-    // Seven users have 10 Mbit/s; of the slowest few requests are made, so their means say little.
+    // Seven users have 10 Mbit/s. The slowest users make few requests, so their means say little.
     let config = Config { users: 100, requests: 3_000, ..alone() };
     let config = Config { disk: Disk { position_us: 0, ..Disk::default() }, ..config };
     let (outcome, _) = records(&config);
@@ -100,7 +101,7 @@ fn every_request_is_answered_once_and_in_full() {
 #[test]
 fn the_population_is_constant() {
     let (_, records) = records(&config("fcfs"));
-    // +1 when a user asks, −1 when answered: never more than there are users.
+    // +1 when a user sends a request, −1 when it is answered: never more than the number of users.
     let mut changes: Vec<(u64, i32)> = records.iter().flat_map(|job| [(job.arrival_ns, 1), (job.end_ns, -1)]).collect();
     changes.sort();
     let mut asking = 0;
@@ -133,7 +134,7 @@ fn every_user_asks_for_the_same_files_under_every_policy() {
     }
 }
 
-/// With one stream of draws for a user, a loss more or less would move all that come after it.
+/// If a user had a single stream of draws, one loss more or less would shift all later draws.
 #[test]
 fn policies_differ_by_the_server_and_not_by_chance() {
     let config = |policy: &str| Config { requests: 3_000, users: 20, ..config(policy) };
@@ -167,7 +168,7 @@ fn slow_and_fast(outcome: &ServerOutcome) -> [f64; 2] {
 
 #[test]
 fn fastest_connection_first_prefers_the_fast_and_costs_the_server() {
-    // Beta 16 makes of a tendency something that a short run shows.
+    // Beta 16 strengthens the tendency so that a short run shows it.
     let [srpt, fcf] = ["srpt", "fcf:16"].map(|policy| run(&config(policy), Hooks::none()).unwrap().server);
     let ([srpt_slow, srpt_fast], [fcf_slow, fcf_fast]) = (slow_and_fast(&srpt), slow_and_fast(&fcf));
     assert!(fcf_slow / fcf_fast > 1.2 * srpt_slow / srpt_fast, "{srpt_slow} {srpt_fast} {fcf_slow} {fcf_fast}");
@@ -177,7 +178,7 @@ fn fastest_connection_first_prefers_the_fast_and_costs_the_server() {
 #[test]
 fn losses_cost_timeouts_and_nothing_else() {
     let lossy = run(&Config { requests: 5_000, ..config("fcfs") }, Hooks::none()).unwrap().server;
-    // Go-back-N sends more again than was lost, but within a small window.
+    // Go-back-N retransmits more than was lost, but within a small window.
     assert!(lossy.timeouts > 0 && (0.04..0.08).contains(&lossy.retransmitted), "{}", lossy.retransmitted);
     let clean = Config { internet: Internet { loss: 0.0, ..Internet::default() }, requests: 5_000, ..config("fcfs") };
     let clean = run(&clean, Hooks::none()).unwrap().server;

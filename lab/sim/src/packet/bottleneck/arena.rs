@@ -2,14 +2,14 @@ use super::{Load, Packet};
 
 const NONE: u32 = u32::MAX;
 
-/// The memory of all packets of a queue: lists share it, so that no packet is ever allocated once the queue has been as
-/// long as it gets.
+/// The memory for all packets of a queue. The lists share it, so that no packet is allocated once the queue has reached
+/// its greatest length.
 pub struct Arena {
     nodes: Vec<(Option<Packet>, u32)>,
     vacant: u32,
     pub packets: u32,
     pub bytes: u64,
-    /// The part of these that packets without data have.
+    /// The part of these bytes in packets without data.
     pub control_bytes: u64,
 }
 

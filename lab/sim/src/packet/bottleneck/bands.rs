@@ -1,6 +1,6 @@
 use super::{Arena, List, Packet};
 
-/// Strict priority between FIFOs, drop-tail. With one band it is a FIFO.
+/// FIFOs with strict priority between them, drop-tail. With one band it is a FIFO.
 pub struct Queue {
     bands: Vec<List>,
     limit: u32,
@@ -12,7 +12,7 @@ impl Queue {
         Queue { bands: vec![List::default(); bands], limit, arena: Arena::default() }
     }
 
-    /// Takes the packet, or says that it did not.
+    /// Adds a packet. Returns false if there is no room.
     #[must_use]
     pub fn enqueue(&mut self, packet: Packet) -> bool {
         let band = usize::from(packet.band).min(self.bands.len() - 1);

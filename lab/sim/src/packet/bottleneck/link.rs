@@ -1,18 +1,18 @@
 use serde::Deserialize;
 use units::{Nanos, Rate};
 
-/// The way in which the link takes its time.
+/// How the link takes time for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// A wire: a packet has arrived when its last bit has left.
     Wire,
-    /// A token bucket on a faster wire, as HTB is: a packet goes at once while there is any token, and its time is
-    /// waited for afterwards. At most this many bytes of tokens are kept for later.
+    /// A token bucket on a faster wire, as in HTB: a packet leaves immediately while there is any token, and the link
+    /// then waits for the packet's time. It keeps at most this many bytes of tokens.
     Bucket(u64),
-    /// A token bucket in front of a wire of the same rate: what the bucket lets go early waits for the wire.
+    /// A token bucket in front of a wire of the same rate: a packet that the bucket releases early waits for the wire.
     BucketWire(u64),
-    /// A token bucket that drops what it has no tokens for, instead of keeping it.
+    /// A token bucket that drops packets for which it has no tokens, instead of keeping them.
     Policer(u64),
 }
 
@@ -20,9 +20,10 @@ pub enum Shape {
 pub struct Link {
     pub rate: Rate,
     shape: Shape,
-    /// When the next packet may go.
+    /// The instant at which the next packet may leave.
     idle_at: Nanos,
-    /// When the wire behind a bucket has sent what it has, or up to when a policer's tokens are used.
+    /// The instant at which the wire behind a bucket will have sent its bytes, or up to which a policer's tokens are
+    /// used.
     wire_idle_at: Nanos,
     pub sent_bytes: u64,
     pub sent_packets: u64,
@@ -37,7 +38,7 @@ impl Link {
         self.idle_at
     }
 
-    /// Returns true if a packet may wait for the link at all: a policer drops what it has no tokens for.
+    /// Returns true if a packet may wait for the link at all. A policer drops packets for which it has no tokens.
     pub fn admits(&mut self, now: Nanos, wire_bytes: u32) -> bool {
         let Shape::Policer(burst_bytes) = self.shape else { return true };
         let full_at =
@@ -49,7 +50,7 @@ impl Link {
         true
     }
 
-    /// Starts a packet; only when idle. Gives when its last bit is out.
+    /// Starts to send a packet; the link must be idle. Returns when the last bit will have left.
     pub fn send(&mut self, now: Nanos, wire_bytes: u32) -> Nanos {
         assert!(self.idle_at <= now, "the link is busy");
         self.sent_bytes += u64::from(wire_bytes);
@@ -83,7 +84,7 @@ mod tests {
         let mut link = Link::new("10mbit".parse().unwrap(), Shape::Bucket(1600));
         let now = Nanos::from_secs(1);
         assert_eq!(link.send(now, 1514), now);
-        // 86 bytes of tokens are left, and any will do.
+        // 86 bytes of tokens are left, and any number is enough.
         assert!(link.idle_at() <= now);
         assert_eq!(link.send(now, 1514), now);
         assert_eq!(link.idle_at(), now + Nanos(8 * 100 * (2 * 1514 - 1600)));

@@ -1,7 +1,7 @@
-//! The bottleneck: a link of a given rate at the server's egress, and what waits for it.
+//! The bottleneck: a link of a given rate at the server's egress, and its queue.
 //!
-//! What is queued is what the stack hands down: a packet here may hold many segments (GSO), and a limit counts it as
-//! one, as the kernel's qdiscs do.
+//! The queue contains packets as the stack hands them down. A packet may hold many segments (GSO), and a limit counts
+//! it as one, as the kernel's qdiscs do.
 
 mod arena;
 mod bands;
@@ -15,41 +15,41 @@ use arena::{Arena, List};
 pub use bands::Queue;
 pub use link::{Link, Shape};
 
-/// The load of a packet.
+/// The contents of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     SynAck,
-    /// Acknowledges what the client sent, without data.
+    /// Acknowledges data of the client, and contains no data.
     Ack,
-    /// Bytes of the stream from `seq` on; `fin` follows the last of them.
+    /// Bytes of the stream from `seq` on; `fin` follows the last byte.
     Data {
         seq: u64,
         bytes: u32,
         fin: bool,
-        /// Sent before, so it belongs to no grant.
+        /// True for a retransmission, which belongs to no grant.
         again: bool,
     },
 }
 
-/// A packet as a qdisc sees it.
+/// A packet as seen by a qdisc.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet {
     pub conn: ConnId,
     pub load: Load,
-    /// The bytes as the link counts them, the headers of every segment included.
+    /// The bytes as the link counts them, including the headers of every segment.
     pub wire_bytes: u32,
     pub queued_at: Nanos,
-    /// 0 is for what is not data; a policy's best band is 1.
+    /// Band 0 is for packets without data; the policy's best band is 1.
     pub band: u8,
 }
 
-/// Which queue stands above the link; limits are packets.
+/// The queue in front of the link; limits are in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discipline {
     /// A single FIFO, drop-tail.
     Fifo(u32),
-    /// Strict priority: band 0 for what is not data, then the policy's; each a FIFO with this limit.
+    /// Strict priority: band 0 for packets without data, then the policy's bands, each a FIFO with this limit.
     Bands(u32),
 }
 
@@ -61,7 +61,7 @@ impl Discipline {
     }
 }
 
-/// Bands of a priority queue: one for what is not data and sixteen for a policy, as many as `prio` has.
+/// The bands of a priority queue: one for packets without data and sixteen for a policy, as many as `prio` has.
 pub const BANDS_MAX: usize = 17;
 
 impl Queue {

@@ -10,20 +10,20 @@ pub enum Congestion {
     Cubic,
 }
 
-/// The congestion window and what makes it grow and shrink.
+/// The congestion window, and the state that determines its growth and reduction.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     kind: Congestion,
-    /// Segments.
+    /// The window in segments.
     pub cwnd: u32,
     pub ssthresh: u32,
-    /// Segments acknowledged since the window last grew by one.
+    /// The segments acknowledged since the window last grew by one.
     acked: u32,
     cubic: Cubic,
     hystart: HyStart,
 }
 
-/// Never in the way: sequence numbers would wrap first.
+/// A threshold that never takes effect: sequence numbers would wrap first.
 const SSTHRESH_NONE: u32 = u32::MAX;
 
 impl Window {
@@ -42,7 +42,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Segments were newly acknowledged while the window was full.
+    /// Grows the window after segments were newly acknowledged while the window was full.
     pub fn grow(&mut self, now: Nanos, segments: u32, smoothed: Nanos) {
         let mut segments = segments;
         if self.is_slow_start() {
@@ -64,7 +64,7 @@ impl Window {
         }
     }
 
-    /// A round trip was measured in slow start; `starts_round` when it is the first of its window.
+    /// Handles a measured round trip in slow start. `starts_round` is true for the first one of its window.
     pub fn on_rtt(&mut self, now: Nanos, rtt: Nanos, starts_round: bool) {
         if self.kind == Congestion::Cubic && self.is_slow_start() {
             self.hystart.on_rtt(now, rtt, starts_round);
@@ -74,7 +74,7 @@ impl Window {
         }
     }
 
-    /// Congestion: the threshold falls; the caller sets the window.
+    /// Lowers the threshold because of congestion. The caller sets the window.
     pub fn on_congestion(&mut self) {
         self.acked = 0;
         self.ssthresh = match self.kind {
@@ -83,7 +83,7 @@ impl Window {
         };
     }
 
-    /// Ends an idle time: the window decays to where a new connection starts (RFC 5681 section 4.1).
+    /// Ends an idle time. The window decays to the initial window (RFC 5681 section 4.1).
     pub fn on_idle(&mut self, timeouts: u64, initial: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         let restart = initial.min(self.cwnd);
@@ -92,16 +92,16 @@ impl Window {
     }
 }
 
-/// C = 0.4, beta = 0.7 (RFC 9438 section 4).
+/// CUBIC with C = 0.4 and beta = 0.7 (RFC 9438 section 4).
 #[derive(Debug, Clone, Copy, Default)]
 struct Cubic {
     epoch: Option<Nanos>,
     /// The window before the last reduction, lowered for fast convergence.
     w_max: u32,
     origin: u32,
-    /// Milliseconds from the epoch until the window is back at its origin.
+    /// The milliseconds from the epoch until the window is back at its previous maximum.
     k_ms: u64,
-    /// The window Reno would have, and the acknowledgements it has counted.
+    /// The window that Reno would have, and the acknowledgements that it has counted.
     reno: u32,
     reno_acked: u32,
 }
@@ -124,21 +124,22 @@ impl Cubic {
             self.origin = self.w_max.max(cwnd);
             now
         });
-        // The target is where the cubic will be one round trip from now.
+        // The target is the value of the cubic one round trip from now.
         let at_ms = ((now - began) + smoothed).0 as i64 / 1_000_000;
         let offset = (at_ms - self.k_ms as i64).clamp(-1_000_000, 1_000_000);
         let target = i64::from(self.origin) + offset * offset * offset / 2_500_000_000;
         let above = target - i64::from(cwnd);
         let mut per_growth = if above > 0 { i64::from(cwnd) / above } else { 100 * i64::from(cwnd) };
         if self.w_max == 0 {
-            // Before the first loss there is no plateau to creep towards.
+            // Before the first loss there is no plateau.
             per_growth = per_growth.min(20);
         }
         per_growth = per_growth.min(self.reno_friendly(cwnd, segments));
         per_growth.max(2) as u32
     }
 
-    /// No slower than Reno with the same beta: 3 (1 − beta) / (1 + beta) = 9/17 segments a round trip.
+    /// Returns Reno's window with the same beta, which is the minimum: it grows by 3 (1 − beta) / (1 + beta) = 9/17
+    /// segments per round trip.
     fn reno_friendly(&mut self, cwnd: u32, segments: u32) -> i64 {
         self.reno_acked += segments;
         let per_growth = (cwnd * 17).div_ceil(9);
@@ -150,7 +151,7 @@ impl Cubic {
     }
 }
 
-/// The largest integer whose cube is not above `x` (bitwise: no floating point decides here).
+/// The largest integer whose cube does not exceed `x`, computed bit by bit without floating point.
 fn cube_root(x: u64) -> u64 {
     let mut root = 0u64;
     for bit in (0..=21).rev() {
@@ -162,8 +163,8 @@ fn cube_root(x: u64) -> u64 {
     root
 }
 
-/// HyStart as in Linux (Ha & Rhee, "Taming the elephants: new TCP slow start", 2011): slow start ends when the round
-/// trips of a window are clearly longer than the shortest one, or when its acknowledgements have come in one train for
+/// HyStart as in Linux (Ha & Rhee, "Taming the elephants: new TCP slow start", 2011). It ends slow start when the round
+/// trips of a window are clearly longer than the shortest one, or when acknowledgements have arrived in one train for
 /// half of the shortest one.
 #[derive(Debug, Clone, Copy, Default)]
 struct HyStart {

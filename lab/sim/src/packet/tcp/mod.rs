@@ -1,12 +1,12 @@
-//! TCP as Linux does it, as far as it decides when a response has arrived.
+//! TCP as in Linux, as far as it affects when a response has arrived.
 //!
-//! Loss recovery is that of RFC 6675 (SACK): a segment is lost when three above it have arrived, or when it was sent
-//! again and something sent clearly later has arrived; what is in flight is counted by the scoreboard. Of Linux there
-//! is HyStart (CUBIC's early end of slow start), the tail loss probe (RFC 8985 section 7), the restart after idle, the
-//! way segments are gathered into one packet (TSO autosizing), how much of a connection may wait in the host's own
-//! qdisc (TCP small queues), that a sender is told when that qdisc has no room, and that a reduction is undone when a
-//! timestamp shows it was needless (Eifel, RFC 3522). Not modelled: ECN, DSACK, adapting to reordering, the growth of
-//! the receive window.
+//! Loss recovery follows RFC 6675 (SACK). A segment is lost when three above it have arrived, or when it was
+//! retransmitted and something sent clearly later has arrived; the scoreboard counts what is in flight. From Linux come
+//! HyStart (CUBIC's early end of slow start), the tail loss probe (RFC 8985 section 7), the restart after idle, the
+//! grouping of segments into one packet (TSO autosizing), the limit on a connection's bytes in the host's own qdisc
+//! (TCP small queues), the notification of a sender if that qdisc has no room, and the undoing of a reduction that a
+//! timestamp shows to have been unnecessary (Eifel, RFC 3522). Not modelled: ECN, DSACK, adapting to reordering, and
+//! the growth of the receive window.
 
 mod congestion;
 mod receiver;
@@ -21,13 +21,13 @@ pub use receiver::{Receiver, Reply};
 pub use rtt::Rtt;
 pub use sender::{Segments, Sender, Settings};
 
-/// The contents of an acknowledgement: all below `upto` has arrived, and of what lies above at least this block.
+/// The contents of an acknowledgement: everything below `upto` has arrived, and at least this block above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
     pub upto: u64,
-    /// Start and end, relative to `upto`; empty if nothing is missing. The block with the newest segment, the first of
-    /// RFC 2018's; if this acknowledgement is lost a later one of the same block tells as much.
+    /// The start and end of the block, relative to `upto`; empty if nothing is missing. It is the block with the newest
+    /// segment, the first of RFC 2018. If this acknowledgement is lost, a later one of the same block contains as much.
     pub block: (u32, u32),
-    /// When what it answers was sent (RFC 7323's echo).
+    /// The instant at which the acknowledged segment was sent (the echo of RFC 7323).
     pub echo: Nanos,
 }

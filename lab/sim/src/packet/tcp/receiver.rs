@@ -1,36 +1,36 @@
-//! The reader's side: what has arrived, and when to say so.
+//! The receiver: the data that has arrived, and the time of acknowledgements.
 
 use units::Nanos;
 
 use super::Acked;
 
-/// The reply to a segment that came.
+/// The reply to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Now,
-    /// At this instant, unless something else is acknowledged before.
+    /// Acknowledge at this instant, unless another acknowledgement is sent before.
     At(Nanos),
 }
 
 #[derive(Debug, Default)]
 pub struct Receiver {
-    /// All below it has arrived.
+    /// Everything below this position has arrived.
     pub next: u64,
-    /// The blocks that have arrived above, ascending and apart.
+    /// The blocks that have arrived above it, ascending and not adjacent.
     beyond: Vec<(u64, u64)>,
-    /// The block the newest segment is in.
+    /// The block that contains the newest segment.
     newest: (u64, u64),
-    /// Acknowledgements still to be sent at once: Linux does not delay the first ones of a connection.
+    /// The remaining acknowledgements to be sent immediately: Linux does not delay the first ones of a connection.
     quick: u32,
     unacked: u32,
-    /// When the oldest segment that the next acknowledgement answers was sent.
+    /// The instant at which the oldest segment was sent that the next acknowledgement covers.
     recent: Nanos,
     pub reply_at: Option<Nanos>,
 }
 
 /// Linux's TCP_MAX_QUICKACKS.
 const QUICK: u32 = 16;
-/// RFC 5681 section 4.2: at least every second segment.
+/// The number of segments per acknowledgement (RFC 5681 section 4.2).
 const UNACKED_MAX: u32 = 2;
 
 impl Receiver {
@@ -40,7 +40,7 @@ impl Receiver {
         (self.recent, self.reply_at) = (Nanos::ZERO, None);
     }
 
-    /// Bytes `start..end` came, sent at `sent_at`.
+    /// Takes the bytes `start..end`, sent at `sent_at`.
     pub fn on_segment(&mut self, now: Nanos, (start, end): (u64, u64), sent_at: Nanos, delay: Nanos) -> Reply {
         if start <= self.next && end > self.next && self.unacked == 0 {
             self.recent = sent_at;
@@ -76,7 +76,7 @@ impl Receiver {
         self.newest = (start, end);
     }
 
-    /// Takes the acknowledgement that is due to the sender.
+    /// Returns the acknowledgement that is due.
     pub fn acknowledge(&mut self) -> Acked {
         (self.unacked, self.reply_at) = (0, None);
         self.quick = self.quick.saturating_sub(1);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// However segments are shuffled and repeated, the stream is whole when all have come, and not before.
+        /// However segments are reordered and repeated, the stream is complete when all have arrived, and not before.
         #[test]
         fn any_order_makes_the_stream(order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), twice in 0usize..40) {
             let mut receiver = Receiver::default();

@@ -1,7 +1,7 @@
 use units::Nanos;
 
-/// The round-trip time as estimated, and the retransmission timeout that follows (RFC 6298, with Linux's constant: the
-/// variance term, not the whole timeout, has a minimum).
+/// The estimated round-trip time and the retransmission timeout derived from it (RFC 6298, with Linux's constant: the
+/// variance term, and not the whole timeout, has a minimum).
 #[derive(Debug, Clone, Copy)]
 pub struct Rtt {
     smoothed: Option<Nanos>,
@@ -11,7 +11,7 @@ pub struct Rtt {
     min_rto: Nanos,
 }
 
-/// RFC 6298 (2.5) allows 60 s or more; Linux's TCP_RTO_MAX.
+/// The maximum timeout, Linux's TCP_RTO_MAX. RFC 6298 (2.5) allows 60 s or more.
 pub const RTO_MAX: Nanos = Nanos::from_secs(120);
 
 impl Rtt {
@@ -34,12 +34,12 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The least ever seen; `Nanos::MAX` before the first.
+    /// The minimum round trip so far; `Nanos::MAX` before the first.
     pub fn least(&self) -> Nanos {
         self.least
     }
 
-    /// The timeout after this many in a row.
+    /// The timeout after this many consecutive timeouts.
     pub fn timeout(&self, backoffs: u32) -> Nanos {
         let once = match self.smoothed {
             Some(smoothed) => smoothed + self.min_rto.max(Nanos(4 * self.variance.0)),

@@ -11,12 +11,12 @@ pub struct Sent {
     pub end: u64,
     pub sent_at: Nanos,
     is_sacked: bool,
-    /// Given up and not sent again yet.
+    /// The segment counts as lost and has not been retransmitted yet.
     is_lost: bool,
     pub was_resent: bool,
 }
 
-/// The outstanding segments, oldest first. Its room is used again by later connections.
+/// The outstanding segments, oldest first. Later connections reuse its memory.
 #[derive(Debug, Default)]
 pub struct Scoreboard {
     sent: VecDeque<Sent>,
@@ -24,21 +24,22 @@ pub struct Scoreboard {
     lost: u32,
     /// No segment before this position is lost.
     lost_from: usize,
-    /// When the newest of what has arrived was sent.
+    /// The instant at which the newest segment that has arrived was sent.
     delivered_sent_at: Nanos,
 }
 
-/// RFC 6675 section 2.
+/// The number of later segments that show a loss (RFC 6675 section 2).
 const DUP_THRESH: u32 = 3;
 
-/// The changes by one acknowledgement.
+/// The changes caused by one acknowledgement.
 #[derive(Debug, Default)]
 pub struct Delivered {
-    /// Segments newly known to have arrived.
+    /// The number of segments newly known to have arrived.
     pub segments: u32,
-    /// When the newest of them that was sent only once was sent: a sample of the round trip (Karn's rule).
+    /// The instant at which the newest of them was sent that was sent only once, for a sample of the round trip (Karn's
+    /// rule).
     pub sampled: Option<Nanos>,
-    /// Segments newly given up.
+    /// The number of segments that newly count as lost.
     pub lost: u32,
 }
 
@@ -52,17 +53,17 @@ impl Scoreboard {
         self.sent.is_empty()
     }
 
-    /// Segments not yet acknowledged in order.
+    /// The number of segments not yet acknowledged in order.
     pub fn len(&self) -> u32 {
         self.sent.len() as u32
     }
 
-    /// RFC 6675's pipe: segments that may still be in the network.
+    /// The number of segments that may still be in the network (`pipe` in RFC 6675).
     pub fn in_flight(&self) -> u32 {
         self.len() - self.sacked - self.lost
     }
 
-    /// Segments of which the receiver has told that it has them, beyond what it acknowledges.
+    /// The number of segments that the receiver has selectively acknowledged.
     pub fn sacked(&self) -> u32 {
         self.sacked
     }
@@ -79,8 +80,8 @@ impl Scoreboard {
         self.sent.push_back(Sent { start, end, sent_at: now, is_sacked: false, is_lost: false, was_resent: false });
     }
 
-    /// Takes an acknowledgement in. `reordering` is by how much later something must have been sent than a segment
-    /// that was sent again, to show by its arrival that this one is lost too.
+    /// Processes an acknowledgement. `reordering` is the minimum time between the sending of a retransmitted segment
+    /// and of a later segment whose arrival shows that the retransmission is lost too.
     pub fn on_ack(&mut self, acked: Acked, reordering: Nanos) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(first) = self.sent.front().filter(|first| first.end <= acked.upto).copied() {
@@ -142,7 +143,7 @@ impl Scoreboard {
         marked
     }
 
-    /// A timeout: nothing outstanding is believed to be on its way any more.
+    /// Handles a timeout: all outstanding segments count as lost.
     pub fn lose_all(&mut self) {
         for sent in self.sent.iter_mut().filter(|sent| !sent.is_sacked) {
             sent.is_lost = true;
@@ -151,13 +152,13 @@ impl Scoreboard {
         self.lost_from = 0;
     }
 
-    /// Takes back a false alarm: nothing is lost.
+    /// Undoes a false alarm: no segment counts as lost.
     pub fn lose_none(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.is_lost = false);
         self.lost = 0;
     }
 
-    /// The oldest segment to be sent again.
+    /// Returns the oldest segment to be retransmitted.
     pub fn first_lost(&mut self) -> Option<Sent> {
         if self.lost == 0 {
             return None;
@@ -168,14 +169,14 @@ impl Scoreboard {
         Some(self.sent[self.lost_from])
     }
 
-    /// The segment [`Scoreboard::first_lost`] gave was sent again.
+    /// Records that the segment of [`Scoreboard::first_lost`] was retransmitted.
     pub fn resend(&mut self, now: Nanos) {
         let sent = &mut self.sent[self.lost_from];
         (sent.is_lost, sent.was_resent, sent.sent_at) = (false, true, now);
         self.lost -= 1;
     }
 
-    /// The newest segment is sent again as a probe.
+    /// Retransmits the newest segment as a probe.
     pub fn probe(&mut self) -> Option<Sent> {
         let last = self.sent.back_mut()?;
         last.was_resent = true;
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(board.first_lost().unwrap().start, 100);
         board.resend(Nanos(10));
         assert_eq!((board.in_flight(), board.first_lost().map(|sent| sent.start)), (2, None));
-        // What was sent before the second try proves nothing about it; what was sent after it does.
+        // A segment sent before the retransmission proves nothing about it, a segment sent after it does.
         assert_eq!(board.on_ack(ack(100, 100, 500), Nanos(0)).lost, 0);
         board.push(600, 700, Nanos(20));
         assert_eq!(board.on_ack(ack(100, 100, 600), Nanos(5)).lost, 1);

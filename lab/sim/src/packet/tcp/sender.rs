@@ -1,4 +1,4 @@
-//! The server's side of a connection: which bytes may leave now, in packets of how many segments.
+//! The server's side of a connection: the bytes that may leave now, and the number of segments in each packet.
 
 use units::Nanos;
 use units::wire::Framing;
@@ -10,20 +10,20 @@ use super::{Acked, Congestion, Rtt};
 /// The settings that all senders of a run share.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Payload of a full segment.
+    /// The payload of a full segment.
     pub segment_bytes: u32,
-    /// Segments.
+    /// The initial window in segments.
     pub initial_window: u32,
     pub initial_rto: Nanos,
     pub min_rto: Nanos,
     pub congestion: Congestion,
     pub receive_window_bytes: u64,
-    /// The most segments handed down as one packet.
+    /// The maximum number of segments handed down as one packet.
     pub gso_segments: u32,
     /// True if a connection's packets in the host's qdisc are limited (TCP small queues).
     pub small_queues: bool,
     pub tail_loss_probe: bool,
-    /// True if a needless reduction is undone.
+    /// True if an unnecessary reduction of the window is undone.
     pub undoes: bool,
 }
 
@@ -37,10 +37,10 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segments {
     pub start: u64,
-    /// Payload, without the FIN.
+    /// The payload, without the FIN.
     pub bytes: u32,
     pub fin: bool,
-    /// Sent before.
+    /// True for a retransmission.
     pub again: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Segments {
 pub enum Alarm {
     Timeout,
     TailLossProbe,
-    /// The host's qdisc had no room and nothing is in flight whose acknowledgement would wake us.
+    /// The host's qdisc had no room, and nothing is in flight whose acknowledgement would wake the sender.
     LocalDrop,
 }
 
@@ -60,46 +60,48 @@ pub struct Sender {
     board: Scoreboard,
     acked: u64,
     next: u64,
-    /// Bytes written to the socket, as a position in the stream; the FIN, once asked for, is one more.
+    /// The number of bytes written to the socket, as a position in the stream. A requested FIN counts as one more.
     written: u64,
     fin: bool,
-    /// The end of the stream when the window was last reduced: until it is acknowledged it is not reduced again.
+    /// The end of the stream when the window was last reduced. Until it is acknowledged, the window is not reduced
+    /// again.
     recovery: Option<u64>,
-    /// Window and threshold before that, and when something was first sent again since.
+    /// The window and threshold before that, and the instant of the first retransmission since.
     before: (u32, u32),
     first_resent_at: Option<Nanos>,
-    /// The recovery is from a timeout: the window grows meanwhile.
+    /// True if the recovery follows a timeout; the window then grows during the recovery.
     is_timeout: bool,
     backoffs: u32,
     alarm: Option<(Nanos, Alarm)>,
     sent_at: Nanos,
     /// The memory in the host's qdisc, as the kernel counts it.
     queued_bytes: u64,
-    /// The begin of the packet handed down last.
+    /// The beginning of the packet handed down last.
     newest_start: u64,
-    /// The most segments outstanding in the current window, and where that window ends; whether the window was what
-    /// stopped us.
+    /// The maximum number of outstanding segments in the current window, the end of that window, and whether the window
+    /// limited the sender.
     outstanding_max: u32,
     usage_until: u64,
     is_limited: bool,
-    /// End of HyStart's round.
+    /// The end of HyStart's round.
     round_until: u64,
     is_probed: bool,
-    /// A loss was just found: the first segment is sent again at once (RFC 6675 section 5, step 4.3).
+    /// A loss was just detected: the first segment is retransmitted immediately (RFC 6675 section 5, step 4.3).
     resends_now: bool,
-    /// Payload bytes sent again.
+    /// The retransmitted payload bytes.
     pub resent_bytes: u64,
 }
 
-/// Linux's memory of a packet besides its data: struct sk_buff, skb_shared_info and room for headers.
+/// The memory that Linux uses for a packet in addition to its data: struct sk_buff, skb_shared_info and room for
+/// headers.
 const PACKET_MEMORY_BYTES: u64 = 256 + 320 + 384;
-/// Linux's tcp_limit_output_bytes as the lab sets it.
+/// Linux's tcp_limit_output_bytes, as set in the lab.
 const SMALL_QUEUE_BYTES_MAX: u64 = 1 << 20;
-/// The most bytes of a packet when the round trip is short (sk_gso_max_size), halved for every 512 µs of it.
+/// The maximum bytes of a packet with a short round trip (sk_gso_max_size), halved for every 512 µs of the round trip.
 const GSO_BYTES_MAX: u64 = 65_536;
-/// TSO deferral: a packet waits for more window only if another left this recently.
+/// The deferral of TSO: a packet waits for more window only if another left this recently.
 const DEFER_WITHIN: Nanos = Nanos::from_millis(1);
-/// Two jiffies at 250 Hz: the least a loss probe waits.
+/// The minimum delay of a loss probe: two jiffies at 250 Hz.
 const PROBE_AFTER_MIN: Nanos = Nanos::from_millis(8);
 
 impl Sender {
@@ -131,14 +133,14 @@ impl Sender {
         }
     }
 
-    /// A new connection in the same memory.
+    /// Resets the sender for a new connection in the same memory.
     pub fn reset(&mut self, settings: &Settings) {
         let mut board = std::mem::take(&mut self.board);
         board.clear();
         *self = Sender { board, ..Sender::new(settings) };
     }
 
-    /// The handshake measured a round trip.
+    /// Takes the round trip measured by the handshake.
     pub fn sample(&mut self, rtt: Nanos) {
         self.rtt.sample(rtt);
     }
@@ -151,7 +153,7 @@ impl Sender {
         self.window.cwnd
     }
 
-    /// The application writes; `fin` closes behind it.
+    /// Writes bytes as the application does; `fin` closes the stream after them.
     pub fn write(&mut self, now: Nanos, bytes: u64, fin: bool, settings: &Settings) {
         let timeout = self.rtt.timeout(0);
         if self.board.is_empty() && self.next == self.written && self.next > 0 && now - self.sent_at > timeout {
@@ -161,27 +163,27 @@ impl Sender {
         self.fin |= fin;
     }
 
-    /// Timeouts in a row.
+    /// The number of consecutive timeouts.
     pub fn timeouts(&self) -> u32 {
         self.backoffs
     }
 
-    /// Bytes of the stream acknowledged so far.
+    /// The bytes of the stream acknowledged so far.
     pub fn acked_bytes(&self) -> u64 {
         self.acked
     }
 
-    /// Payload beyond a gap, of which the receiver has told: an estimate by whole segments.
+    /// The payload beyond a gap that the receiver has selectively acknowledged, estimated in whole segments.
     pub fn sacked_bytes(&self, settings: &Settings) -> u64 {
         u64::from(self.board.sacked()) * u64::from(settings.segment_bytes)
     }
 
-    /// Bytes written and not sent.
+    /// The bytes written and not sent.
     pub fn unsent_bytes(&self) -> u64 {
         self.written.saturating_sub(self.next)
     }
 
-    /// All that was written has been acknowledged, and the FIN if there is one.
+    /// Returns true if everything written has been acknowledged, including a FIN.
     pub fn is_done(&self) -> bool {
         self.acked >= self.stream_end()
     }
@@ -190,7 +192,7 @@ impl Sender {
         self.written + u64::from(self.fin)
     }
 
-    /// The segments to hand down next, if any may be. They count as sent only once [`Sender::sent`] is told.
+    /// Returns the segments to hand down next, if any. They count as sent only after [`Sender::sent`].
     pub fn poll(&mut self, now: Nanos, settings: &Settings) -> Option<Segments> {
         let in_flight = self.board.in_flight();
         let room = self.window.cwnd.saturating_sub(in_flight);
@@ -211,13 +213,13 @@ impl Sender {
         if end == self.next || self.defers(now, room, gathered, segment_bytes) {
             return self.stop(window_bytes >= segment_bytes);
         }
-        // A FIN that would be alone in a segment of its own rides on the full one before it.
+        // A FIN that would need a segment of its own is sent with the full segment before it.
         let end = if end == self.written { self.stream_end() } else { end };
         let segments = self.segments_of(self.next, end, false);
         if self.may_queue(segments, settings) { Some(segments) } else { self.stop(false) }
     }
 
-    /// Hands down nothing more now; `is_limited` if the window is why.
+    /// Hands down nothing more for now. `is_limited` is true if the window is the reason.
     fn stop(&mut self, is_limited: bool) -> Option<Segments> {
         let outstanding = self.board.len();
         if self.acked >= self.usage_until || is_limited || (!self.is_limited && outstanding > self.outstanding_max) {
@@ -231,7 +233,8 @@ impl Sender {
         Segments { start, bytes: (end - start - u64::from(fin)) as u32, fin, again }
     }
 
-    /// Bytes per second at which Linux would pace: twice a window per round trip in early slow start, else 1.2 times.
+    /// The bytes per second at which Linux would pace: twice a window per round trip in early slow start, 1.2 times
+    /// afterwards.
     fn pacing_bytes_per_s(&self, settings: &Settings) -> u64 {
         let Some(smoothed) = self.rtt.smoothed() else { return u64::MAX };
         let percent = if self.window.cwnd < self.window.ssthresh / 2 { 200 } else { 120 };
@@ -239,8 +242,8 @@ impl Sender {
         (u128::from(window_bytes * percent / 100) * 1_000_000_000 / u128::from(smoothed.0.max(1000))) as u64
     }
 
-    /// Segments per packet (tcp_tso_autosize): about a millisecond at the pacing rate, and more when the other end is
-    /// near.
+    /// The number of segments per packet (tcp_tso_autosize): about a millisecond at the pacing rate, and more if the
+    /// round trip is short.
     fn gathered_segments(&self, settings: &Settings) -> u32 {
         if settings.gso_segments == 1 {
             return 1;
@@ -263,15 +266,15 @@ impl Sender {
             && now - oldest >= Nanos(smoothed.0 / 2)
     }
 
-    /// TCP small queues: less than a millisecond at the pacing rate or two packets, whichever is more; and one packet
-    /// whatever its size behind the only one that is not acknowledged (tcp_small_queue_check).
+    /// The limit of TCP small queues: less than a millisecond at the pacing rate, or two packets if that is more. One
+    /// packet of any size may also follow the only unacknowledged one (tcp_small_queue_check).
     fn may_queue(&self, segments: Segments, settings: &Settings) -> bool {
         let millisecond = self.pacing_bytes_per_s(settings) >> 10;
         let limit = millisecond.max(2 * memory_bytes(segments.bytes)).min(SMALL_QUEUE_BYTES_MAX);
         !settings.small_queues || self.queued_bytes < limit || self.acked >= self.newest_start
     }
 
-    /// Notes that the segments of [`Sender::poll`] are in the queue now.
+    /// Records that the segments of [`Sender::poll`] are now in the queue.
     pub fn sent(&mut self, now: Nanos, segments: Segments, settings: &Settings) {
         self.queued_bytes += memory_bytes(segments.bytes);
         let was_empty = self.board.is_empty();
@@ -305,7 +308,8 @@ impl Sender {
         self.next = end + u64::from(segments.fin);
     }
 
-    /// Notes that the segments of [`Sender::poll`] found no room in the host's own queue: TCP is told, slows down and tries again later.
+    /// Records that the host's own queue had no room for the segments of [`Sender::poll`]. TCP slows down and tries
+    /// again later.
     pub fn refused(&mut self, now: Nanos) {
         self.reduce();
         if self.board.is_empty() {
@@ -313,12 +317,12 @@ impl Sender {
         }
     }
 
-    /// No packet of the connection waits in the host's queue.
+    /// Returns true if no packet of the connection waits in the host's queue.
     pub fn has_nothing_below(&self) -> bool {
         self.queued_bytes == 0
     }
 
-    /// A packet of so many payload bytes has left the host's queue, one way or another.
+    /// Records that a packet with `bytes` of payload has left the host's queue, sent or dropped.
     pub fn dequeued(&mut self, bytes: u32) {
         self.queued_bytes = self.queued_bytes.saturating_sub(memory_bytes(bytes));
     }
@@ -332,7 +336,7 @@ impl Sender {
         }
     }
 
-    /// The window is about to be reduced.
+    /// Saves the window, which is about to be reduced.
     fn remember(&mut self) {
         if self.recovery.is_none() {
             self.before = (self.window.cwnd, self.window.ssthresh);
@@ -340,7 +344,7 @@ impl Sender {
         self.first_resent_at = None;
     }
 
-    /// The first try has arrived after all, and nothing it was taken for lost with it.
+    /// Undoes a reduction: the original transmission has arrived after all, and nothing was lost.
     fn undo(&mut self) {
         let (cwnd, ssthresh) = self.before;
         self.window.cwnd = self.window.cwnd.max(cwnd);
@@ -389,7 +393,7 @@ impl Sender {
         }
     }
 
-    /// The window grows while it is what limits us, and not while we recover from a loss.
+    /// Returns true if the window grows: it limits the sender, and there is no recovery from a loss.
     fn grows(&self) -> bool {
         let is_open = self.recovery.is_none() || self.is_timeout;
         let is_used =
@@ -409,12 +413,13 @@ impl Sender {
             Some(if after < timeout { (now + after, Alarm::TailLossProbe) } else { (now + timeout, Alarm::Timeout) });
     }
 
-    /// When to call [`Sender::on_alarm`], if nothing comes before.
+    /// The instant at which to call [`Sender::on_alarm`] if nothing happens before.
     pub fn alarm_at(&self) -> Option<Nanos> {
         self.alarm.map(|(at, _)| at)
     }
 
-    /// The alarm's time has come. Gives what is to be sent whatever the window says; the rest is [`Sender::poll`]'s.
+    /// Handles the alarm. Returns segments to be sent regardless of the window; other segments come from
+    /// [`Sender::poll`].
     pub fn on_alarm(&mut self, now: Nanos, settings: &Settings) -> Option<Segments> {
         match self.alarm.take()?.1 {
             Alarm::LocalDrop => None,
@@ -439,7 +444,7 @@ impl Sender {
         }
     }
 
-    /// The probe [`Sender::on_alarm`] gave is in the queue.
+    /// Records that the probe of [`Sender::on_alarm`] is in the queue.
     pub fn probe_sent(&mut self, segments: Segments) {
         self.queued_bytes += memory_bytes(segments.bytes);
         self.resent_bytes += u64::from(segments.bytes);

@@ -1,4 +1,4 @@
-//! The server's limits, and users who do not wait.
+//! The server's limits, and impatient users.
 
 use super::*;
 use crate::packet::Server;
@@ -20,7 +20,8 @@ fn a_syn_that_never_gets_in_is_refused_in_the_end() {
     let path = PathConfig { loss_back: 0.9, ..PathConfig::default() };
     let config = Config { tcp, paths: vec![path], ..Config::default() };
     let (outcome, records) = records(&config, &jobs(&[(0, 100); 20]));
-    // 1 + 2 + 4 seconds; of those that got in some are given up later, when nobody hears their request.
+    // 1 + 2 + 4 seconds. Some of those that got in are given up later, because the server does not receive their
+    // request.
     let refused = records.iter().filter(|record| record.end_ns == 7_000_000_000).count() as u64;
     assert!(refused >= 10 && refused <= outcome.refused, "{refused} of {}", outcome.refused);
 }
@@ -30,7 +31,7 @@ fn a_connection_waits_for_a_worker() {
     let config = Config { server: Server { workers: Some(1), ..Server::default() }, ..Config::default() };
     let list = [(0, 125_000), (1, 100)];
     let (_, alone) = records(&config, &jobs(&list));
-    // 125,000 bytes take 100 ms and more; the second waits for that whole time.
+    // 125,000 bytes take at least 100 ms; the second job waits for all of that time.
     assert!(alone[1].response_time() > Nanos::from_millis(100), "{:?}", alone[1]);
     let (_, shared) = records(&Config { server: Server::default(), ..config }, &jobs(&list));
     assert!(shared[1].response_time() < alone[1].response_time());
@@ -42,14 +43,14 @@ fn a_full_accept_queue_drops_the_end_of_the_handshake() {
     let config = Config { server, ..Config::default() };
     let (outcome, records) = records(&config, &jobs(&[(0, 250_000), (1, 100), (2, 100)]));
     assert!(outcome.accept_drops > 0);
-    // The third finds room only when it, or the server, says it again: 200 ms later or more.
+    // The third finds room only when it or the server retransmits, at least 200 ms later.
     assert!(records[2].response_time() > records[1].response_time(), "{records:?}");
     assert_eq!(outcome.complete, 3);
 }
 
 #[test]
 fn a_user_aborts_tries_again_and_gives_up() {
-    // The first never gets through in 100 ms; it is tried three times and all it had is thrown away.
+    // The first never completes in 100 ms. It is tried three times, and all its bytes are discarded.
     let user = User { aborts_after: Nanos::from_millis(100), retries: 2 };
     let config = Config { user: Some(user), ..Config::default() };
     let (outcome, records) = records(&config, &jobs(&[(0, 1_000_000), (1000, 100)]));

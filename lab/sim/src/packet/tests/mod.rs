@@ -1,4 +1,4 @@
-//! The model as a whole; what has a file of its own has its tests there.
+//! The model as a whole; modules with their own files have their tests there.
 
 mod limits;
 mod paced;
@@ -61,7 +61,7 @@ fn delay(ms: u64) -> PathConfig {
     PathConfig { forward: Nanos::from_millis(ms), back: Nanos::from_millis(ms), ..PathConfig::default() }
 }
 
-/// The drains with the bottleneck each of them needs.
+/// The three kinds of shaping, with the bottlenecks that they need.
 fn shapings() -> [(Shaping, Discipline, &'static str); 4] {
     [
         (Shaping::Off, Discipline::Fifo(20), "fair"),
@@ -73,8 +73,9 @@ fn shapings() -> [(Shaping, Discipline, &'static str); 4] {
 
 #[test]
 fn a_lone_response_takes_what_slow_start_takes() {
-    // Fourteen segments in windows of 2, 4 and 8 on 1 Gbit/s, 50 ms each way, every segment acknowledged. Three and a
-    // half round trips for handshake and request and the two windows before the last, and one way more.
+    // Fourteen segments in windows of 2, 4 and 8 at 1 Gbit/s, 50 ms each way, every segment acknowledged: three and a
+    // half round trips for the handshake, the request and the two windows before the last, and one way for the last
+    // window.
     let tcp = Tcp {
         initial_window: 2,
         gso_segments: 1,
@@ -97,7 +98,7 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
     let jobs = heavy_jobs(0.7, 3000);
     let expected: u64 = jobs.iter().map(|job| workload::wire_bytes(job.size_bytes) + wire::CONNECTION_BYTES).sum();
     for (shaping, bottleneck, policy) in shapings() {
-        // Queues without end and a window that fits in them: nothing is lost.
+        // With unlimited queues and a window that fits into them nothing is lost.
         let bottleneck = match bottleneck {
             Discipline::Fifo(_) => Discipline::Fifo(100_000),
             Discipline::Bands(_) => Discipline::Bands(100_000),
@@ -107,8 +108,8 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
         let config = Config { shaping, bottleneck, policy: policy.parse().unwrap(), tcp, ..Config::default() };
         let outcome = outcome(&config, &jobs);
         assert_eq!((outcome.complete, outcome.queue_drops), (3000, 0), "{shaping:?}");
-        // The last acknowledgement of a FIN may still be in the queue when the last job is complete; and a packet that
-        // moves to a better band overtakes its predecessors, which looks like a loss.
+        // The last acknowledgement of a FIN may still be queued when the last job is complete. A packet that moves to a
+        // better band overtakes its predecessors, which looks like a loss.
         let excess = outcome.link_bytes as i64 - expected as i64;
         let again = (outcome.resent_bytes as i64) * 1514 / 1448 + 66;
         assert!((-66..=again).contains(&excess), "{shaping:?}: {excess}, sent again {}", outcome.resent_bytes);
@@ -173,7 +174,7 @@ fn no_jobs_are_an_empty_outcome() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever is lost, delayed or given up: every job ends once, and one that is complete has all its bytes.
+    /// Whatever is lost, delayed or given up, every job ends once, and a complete job has all its bytes.
     #[test]
     fn every_job_ends_once_and_whole(
         sizes in prop::collection::vec((0u64..400, 1u64..60_000), 1..25),

@@ -1,11 +1,11 @@
-//! Paced shaping on a line that takes its time.
+//! Paced shaping on a line with delay.
 
 use super::*;
 use crate::packet::Shape;
 
 const PACKET_MS: f64 = 1.2112;
 
-/// A line at 10 Mbit/s where Weir paces, seen by it or one hop on.
+/// A line at 10 Mbit/s where Weir paces, either visible to Weir or one hop further on.
 fn paced(shape: Shape, sees_queue: bool) -> Config {
     let tcp = if sees_queue { Tcp::default() } else { Tcp::behind_router() };
     Config { shaping: Shaping::Paced, policy: "srpt".parse().unwrap(), shape, sees_queue, tcp, ..Config::default() }
@@ -13,19 +13,20 @@ fn paced(shape: Shape, sees_queue: bool) -> Config {
 
 const BUCKET_BYTES: u64 = 1600;
 
-/// Every way in which a line of this rate may be before us.
+/// All positions of a line of this rate.
 fn lines() -> [Config; 4] {
     let bucket = Shape::Bucket(BUCKET_BYTES);
     let both = Shape::BucketWire(BUCKET_BYTES);
     [paced(bucket, true), paced(both, true), paced(Shape::Wire, true), paced(Shape::Wire, false)]
 }
 
-/// A SYN-ACK waits for the packet on the line, half of one in the mean, and the response for the one that was handed down meanwhile.
-/// It waited for one more in the wire behind a bucket, or blind, after a pause: up to 4.4 ms.
+/// A SYN-ACK waits for the packet on the line, on average half of its time, and the response for the packet handed down
+/// by then. Earlier it waited for another packet in the wire behind a bucket, or on an invisible line after a pause: up
+/// to 4.4 ms.
 #[test]
 fn a_newcomer_beside_a_download_waits_for_the_packet_on_the_line_and_one_more() {
     let mut list = vec![(0, 6_000_000)];
-    // At no multiple of a packet's time.
+    // The intervals are no multiple of a packet's time.
     list.extend((1..80).map(|n| (n * 53, 500)));
     for config in lines() {
         let (_, records) = records(&config, &jobs(&list));
@@ -36,7 +37,7 @@ fn a_newcomer_beside_a_download_waits_for_the_packet_on_the_line_and_one_more() 
     }
 }
 
-/// Catching up no idle time costs no throughput, near or far.
+/// Idle time is not made up for, which costs no throughput, near or far.
 #[test]
 fn the_line_is_full_in_overload_near_and_far() {
     let jobs = heavy_jobs(1.3, 15_000);
@@ -51,8 +52,9 @@ fn the_line_is_full_in_overload_near_and_far() {
     }
 }
 
-/// Whatever became of the responses. What a connection sent again after its last response was charged to nobody: with 2 % of losses
-/// 1.6 to 1.8 % of the bytes. What is left are SYN-ACKs sent again, of which the kernel tells nothing.
+/// This holds whatever happened to the responses. Earlier, retransmissions after a connection's last response were not
+/// charged: with 2 % of losses 1.6 to 1.8 % of the bytes. The remaining difference is retransmitted SYN-ACKs, which the
+/// kernel does not report.
 #[test]
 fn what_was_charged_is_what_has_left() {
     let user = User { aborts_after: Nanos::from_millis(300), retries: 1 };
@@ -72,7 +74,7 @@ fn what_was_charged_is_what_has_left() {
     }
 }
 
-/// Told 30 % too much, the queue is a router's: round trips tell.
+/// The configured rate is 30 % too high and the queue is in a router: round trips reveal it.
 #[test]
 fn a_rate_that_is_told_too_high_is_found_out() {
     let config = paced(Shape::Wire, false);
@@ -89,7 +91,7 @@ fn a_rate_that_is_told_too_high_is_found_out() {
     assert!(wrong < 2.0 * right, "{wrong} ms, told right {right}");
 }
 
-/// The acknowledgement of a request was a packet of its own on every connection.
+/// Earlier the acknowledgement of a request was a separate packet on every connection.
 #[test]
 fn the_acknowledgement_of_a_request_rides_on_a_response_that_begins_in_time() {
     let bytes = |acks_ride, list: &[(u64, u64)]| {
@@ -98,7 +100,7 @@ fn the_acknowledgement_of_a_request_rides_on_a_response_that_begins_in_time() {
     };
     let alone: Vec<_> = (0..20).map(|n| (100 * n, 500)).collect();
     assert_eq!(bytes(false, &alone) - bytes(true, &alone), 20 * wire::PACKET_OVERHEAD_BYTES);
-    // The second waits for the first for longer than 40 ms: it is acknowledged by itself after all.
+    // The second waits for the first for longer than 40 ms, so it is acknowledged separately.
     let late = [(0, 100_000), (10, 200_000)];
     assert_eq!(bytes(false, &late) - bytes(true, &late), wire::PACKET_OVERHEAD_BYTES);
 }

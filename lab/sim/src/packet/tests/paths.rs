@@ -3,7 +3,7 @@
 use super::*;
 use crate::packet::Congestion;
 
-/// Payload bits per second of one large response under Reno with this loss on the way to the client.
+/// The payload bits per second of one large response under Reno, with this loss on the way to the client.
 fn throughput_bps(loss: f64) -> f64 {
     let tcp = Tcp { congestion: Congestion::Reno, gso_segments: 1, delayed_ack: Nanos::ZERO, ..Tcp::default() };
     let path = PathConfig { loss, ..delay(25) };
@@ -15,8 +15,8 @@ fn throughput_bps(loss: f64) -> f64 {
 
 #[test]
 fn reno_follows_the_square_root_law() {
-    // Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997: sqrt(3/2) segments
-    // per round trip over the root of the loss, every segment acknowledged.
+    // Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997: with every segment
+    // acknowledged, sqrt(3/2) segments per round trip divided by the square root of the loss.
     for loss in [0.005, 0.01, 0.02f64] {
         let expected = 1448.0 * 8.0 / 0.050 * (1.5 / loss).sqrt();
         let ratio = throughput_bps(loss) / expected;
@@ -26,7 +26,7 @@ fn reno_follows_the_square_root_law() {
 
 #[test]
 fn a_lost_segment_in_the_middle_costs_a_round_trip_not_a_timeout() {
-    // Deterministic: of many seeds those with exactly one loss, and that not at the ends.
+    // Deterministic: from many seeds those with exactly one loss, which is not at either end.
     let config = |seed| Config {
         paths: vec![PathConfig { loss: 0.02, ..delay(50) }],
         link: "100mbit".parse().unwrap(),
@@ -73,7 +73,7 @@ fn requests_share_a_connection_one_after_the_other() {
     let config = Config { per_connection: 3, paths: vec![delay(50)], ..Config::default() };
     let (_, records) = records(&config, &jobs(&[(0, 100), (1000, 100), (2000, 100), (3000, 100), (3001, 100)]));
     let round_trips: Vec<_> = records.iter().map(|record| record.response_time().0 / 100_000_000).collect();
-    // The fourth opens another, and the fifth, which finds it busy, one more.
+    // The fourth opens another connection, and the fifth, which finds that one in use, opens one more.
     assert_eq!(round_trips, [2, 1, 1, 2, 2]);
 }
 

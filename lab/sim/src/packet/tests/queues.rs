@@ -1,4 +1,4 @@
-//! What the queues do to packets.
+//! The effects of the queues on packets.
 
 use super::*;
 use crate::packet::ConnId;

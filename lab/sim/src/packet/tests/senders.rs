@@ -1,11 +1,12 @@
-//! One sender, its packets and acknowledgements by hand.
+//! One sender, with its packets and acknowledgements made by hand.
 
 use super::*;
 use crate::packet::tcp::{Acked, Sender, Settings};
 
 const RTT: Nanos = Nanos::from_millis(100);
 
-/// Ten segments and more written, the handshake's round trip known, and the first window sent at 1 s.
+/// Returns a sender with more than ten segments written, a round trip from the handshake, and the first window sent at
+/// 1 s.
 fn sending(settings: &Settings) -> Sender {
     let mut sender = Sender::new(settings);
     sender.sample(RTT);
@@ -14,7 +15,7 @@ fn sending(settings: &Settings) -> Sender {
     sender
 }
 
-/// Sends all it may: how many segments again, and how many for the first time.
+/// Sends all permitted segments. Returns the number of retransmissions, and of first transmissions.
 fn send(sender: &mut Sender, now: Nanos, settings: &Settings) -> (u32, u32) {
     let (mut again, mut first) = (0, 0);
     while let Some(segments) = sender.poll(now, settings) {
@@ -49,7 +50,7 @@ fn a_needless_timeout_is_undone_when_a_timestamp_tells() {
         assert_eq!(sender.alarm_at(), Some(Nanos::from_millis(1300)));
         assert!(sender.on_alarm(Nanos::from_millis(1300), &settings).is_none());
         assert_eq!((sender.window_segments(), send(&mut sender, Nanos::from_millis(1300), &settings)), (1, (1, 0)));
-        // The first try arrives after all.
+        // The original transmission arrives after all.
         sender.on_ack(late, acked(1, Nanos::from_secs(1)), &settings);
         assert_eq!(sender.window_segments(), window, "undoes: {undoes}");
         let next = send(&mut sender, late, &settings);
@@ -76,7 +77,8 @@ fn three_acknowledgements_above_a_hole_send_it_again_and_reduce_once() {
     for above in 1..=9 {
         let block = (1448, 1448 * (above + 1));
         sender.on_ack(now, Acked { upto: 0, block, echo: Nanos::ZERO }, &settings);
-        // Two new ones went out before: eight are out, and a window of seven has no room, but the first try has.
+        // Two new ones left before, so eight are in flight. A window of seven has no room, but the retransmission is
+        // sent.
         let resent = send(&mut sender, now, &settings);
         assert_eq!(resent.0, u32::from(above == 3), "{above}");
     }
@@ -93,7 +95,7 @@ fn a_full_queue_of_the_hosts_own_slows_down_and_waits_for_an_acknowledgement() {
     sender.write(Nanos::ZERO, 10_000, true, &settings);
     assert!(sender.poll(Nanos::ZERO, &settings).is_some());
     sender.refused(Nanos::ZERO);
-    // Nothing is out, so nothing will wake it but the timer: 100 ms and at least 200 more.
+    // Nothing is in flight, so only the timer wakes it: 100 ms and at least 200 more.
     assert_eq!((sender.window_segments(), sender.alarm_at()), (7, Some(Nanos::from_millis(300))));
     sender.on_alarm(Nanos::from_millis(300), &settings);
     assert_eq!(send(&mut sender, Nanos::from_millis(300), &settings), (0, 7));

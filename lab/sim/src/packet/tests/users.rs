@@ -25,8 +25,8 @@ fn one_user_never_has_two_requests() {
     assert!(records.iter().all(|record| record.arrival_ns < 600_000_000_000));
 }
 
-/// Little's law: users / requests per second is the mean of response time and pause together, so a path that is slower by a
-/// second makes every cycle longer by as much.
+/// Little's law: the number of users divided by the request rate is the mean of response time and pause together, so a
+/// path that is a second slower makes every cycle a second longer.
 #[test]
 fn a_slow_path_is_asked_less() {
     let cycle = |delay_ms| {

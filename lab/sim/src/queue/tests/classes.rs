@@ -1,11 +1,13 @@
-//! Tables of classes behind the link: the scheduler keeps their promises in its own unit, so each is held against the link's time.
+//! Tables of classes in front of the link. The scheduler keeps their guarantees in its own unit, so each test compares
+//! them with link time.
 
 use sched::Sharing;
 use sched::policy::PolicySpec;
 
 use super::*;
 
-/// A byte takes a nanosecond. The scheduler counts packet headers for each chunk towards a greatest rate: less than a percent here.
+/// A byte takes a nanosecond. The scheduler counts packet headers for each chunk towards a maximum rate: less than a
+/// percent here.
 const CHUNK: u64 = 10_000;
 const SIZE: u64 = 1_000_000;
 
@@ -21,7 +23,7 @@ fn plain() -> ClassSpec {
     ClassSpec::plain("a", order("fcfs"))
 }
 
-/// Jobs by class, all at once; when each has left, in nanoseconds, to a chunk.
+/// Jobs of all classes that arrive at the same instant. Returns when each leaves, in nanoseconds, to within a chunk.
 fn ends(classes: Vec<ClassSpec>, of_first: f64, count: u64) -> Vec<(u32, u64)> {
     let shares = if classes.len() == 1 { vec![1.0] } else { vec![of_first, 1.0 - of_first] };
     let at_once = jobs(&(0..count).map(|nth| (nth, SIZE)).collect::<Vec<_>>());
@@ -34,7 +36,7 @@ fn ends(classes: Vec<ClassSpec>, of_first: f64, count: u64) -> Vec<(u32, u64)> {
     recorded(&config).1.iter().map(|record| (record.group, record.end_ns)).collect()
 }
 
-/// The last of each class, where both have some.
+/// Returns the last departure of each class.
 fn last_of_each(found: &[(u32, u64)]) -> [u64; 2] {
     [0, 1].map(|class| found.iter().filter(|(of, _)| *of == class).map(|(_, end)| *end).max().unwrap())
 }
@@ -58,7 +60,7 @@ fn a_guarantee_is_kept_behind_a_priority() {
     let guaranteed = Some("2gbit".parse().unwrap());
     let found = ends(vec![plain(), ClassSpec { priority: 1, guaranteed, ..plain() }], 0.5, 40);
     let first = found.iter().filter(|(class, _)| *class == 0).count() as f64;
-    // A quarter of 8 Gbit/s is the other's meanwhile.
+    // The other class gets a quarter of 8 Gbit/s during this time.
     assert!(is_near(last_of_each(&found)[0], first * SIZE as f64 * 4.0 / 3.0), "{first}: {found:?}");
 }
 
@@ -78,7 +80,7 @@ fn a_slot_is_given_on() {
     assert!(is_near(after_each_other[1].1, 2.0 * SIZE as f64), "{after_each_other:?}");
 }
 
-/// One class without limits is its policy.
+/// A single class without limits is equivalent to its policy.
 #[test]
 fn one_plain_class_is_no_class() {
     for policy in ["srpt", "fcfs", "psjf", "las", "srpt-bands:1000,5000"] {

@@ -12,20 +12,21 @@ fn pages(config: &Config) -> PageOutcome {
     run(config, Hooks::none()).unwrap().pages.expect("pages were loaded")
 }
 
-/// By work conservation: on an idle link a page takes its bytes and the round trips in which there is nothing to send.
+/// By work conservation, a page on an idle link takes the time of its bytes and the round trips in which there is
+/// nothing to send.
 #[test]
 fn a_page_alone_takes_its_bytes_and_the_round_trips() {
     for (policy, carriers) in [("srpt", true), ("srpt", false), ("fair", true)] {
         let of = pages(&load(policy, 20, 1e-6, 1, carriers));
         let bytes_ms = of.bytes_mean * 8.0 / 1e4;
         let over_ms = of.full_ms.mean - bytes_ms;
-        // After the HTML one round trip; after the style sheets another, if all else is there by then.
+        // One round trip follows the HTML, and another the style sheets, if everything else has arrived by then.
         assert!((50.0..=100.1).contains(&over_ms), "{policy} {carriers}: {over_ms} ms beside {bytes_ms}");
         assert!(of.first_contentful_ms.mean < of.full_ms.mean);
     }
 }
 
-/// Pages, their requests and their arrivals are the same under every order, and each is answered once.
+/// Pages, their requests and their arrivals are the same under every order, and each request is answered once.
 #[test]
 fn every_order_loads_the_same_pages() {
     let cases = [
@@ -45,7 +46,8 @@ fn every_order_loads_the_same_pages() {
     assert_eq!(pages(&load("srpt", 50, 0.8, 1, false)), outcomes[1].pages.unwrap(), "the same seed, the same run");
 }
 
-/// What blocks the first view goes first by its urgency, and by size alone it does not; a page that is served stage by stage is complete earlier.
+/// Objects that block the first view go first by urgency, but not by size alone. A page that is served stage by stage
+/// completes earlier.
 #[test]
 fn urgency_brings_the_first_view_forward() {
     let [stage, alike] = [true, false].map(|carriers| pages(&load("srpt", 100, 0.8, 1, carriers)));
@@ -60,7 +62,7 @@ fn few_connections_wait_for_each_other() {
     assert!(two.full_ms.mean > many.full_ms.mean + 500.0, "{two:?} {many:?}");
 }
 
-/// Visits have an address each, or share as households do; single jobs have no visits.
+/// Each visit has its own address, or visits share addresses as in households; single jobs have no visits.
 #[test]
 fn visits_have_addresses() {
     let of = |visitors, arrivals: Config| {
@@ -70,13 +72,14 @@ fn visits_have_addresses() {
     let pages = || load("srpt", 50, 0.8, 1, true);
     let [alone, households] = [Visitors::Alone, Visitors::Households].map(|visitors| of(visitors, pages()).unwrap());
     let (alone, households) = (alone.clients.unwrap(), households.clients.unwrap());
-    // 60 visits at most, and those of 30 have 22 addresses.
+    // 60 visits at most, and 30 of them have 22 addresses.
     assert!((50..=60).contains(&alone) && (30..=43).contains(&households), "{alone} and {households}");
     let said = of(Visitors::Alone, replay("srpt", &[])).unwrap_err().to_string();
     assert!(said.contains("visit: only pages are visits: write --pages 200 too"), "{said}");
 }
 
-/// A visit is one client's, and a crawler beside the pages takes what they leave, whatever the order.
+/// A visit belongs to one client, and a crawler that runs during the pages gets the rest of the link, whatever the
+/// order.
 #[test]
 fn pages_have_clients_and_a_crawler_beside_them() {
     for policy in ["srpt", "las"] {

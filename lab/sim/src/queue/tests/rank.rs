@@ -5,7 +5,8 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The expression of a policy is the policy, job by job, in fluid service and in chunks, on every link.
+    /// The expression of a policy is equivalent to the policy, job by job, in fluid service and in chunks, on every
+    /// link.
     #[test]
     fn expressions_are_their_policies(jobs in arrivals(), scale in prop::sample::select(vec![1u64, 3, 800]), chunk in 1u64..50) {
         let scaled: Vec<Job> = jobs.iter().map(|job| Job { arrival: Nanos(job.arrival.0 * scale), ..*job }).collect();
@@ -30,8 +31,8 @@ proptest! {
     }
 }
 
-/// A rank that serving makes worse is served in chunks of a fiftieth of the mean size, unless some are asked for; least attained
-/// service is exact, and another rank is served in whole jobs.
+/// A rank that grows with service is served in chunks of a fiftieth of the mean size, unless other chunks are
+/// requested. Least attained service is exact, and other ranks are served in whole jobs.
 #[test]
 fn a_rank_that_takes_turns_is_served_in_chunks() {
     let chunk = |policy: &str| {
@@ -44,8 +45,8 @@ fn a_rank_that_takes_turns_is_served_in_chunks() {
     );
 }
 
-/// The order by the index of all sizes does not know any: for sizes with a decreasing hazard rate it is least attained
-/// service, for equal ones it is first come, first served.
+/// The order by the index of all sizes knows no single size. For sizes with a decreasing hazard rate it is least
+/// attained service, for equal sizes first come, first served.
 #[test]
 fn an_index_does_not_know_sizes() {
     let mean = |policy: &str, dist| {
@@ -60,7 +61,7 @@ fn an_index_does_not_know_sizes() {
     assert!((gittins / fcfs - 1.0).abs() < 0.01 && las > 2.0 * fcfs, "{gittins} {fcfs} {las}");
 }
 
-/// The errors are of jobs: the same for the same numbers, whatever the policy.
+/// The errors belong to the jobs: the same numbers have the same errors, whatever the policy.
 #[test]
 fn noise_lies_between_knowing_and_not() {
     let mean = |policy: &str| {

@@ -1,4 +1,4 @@
-//! Slots before the link, by the laws of a closed load: shares of a full link, and nothing lost.
+//! Slots in front of the link, tested by the laws of a closed load: shares of a full link, and no lost jobs.
 
 use super::*;
 
@@ -22,7 +22,8 @@ fn per_s(config: &Config) -> [f64; 2] {
     [found.customers[0].per_s, found.customers[1].per_s]
 }
 
-/// Of a link that is always full and shared equally each class has the share of its running jobs: 15 of 15 + 3, and so on.
+/// On a link that is always full and shared equally, each class has the share of its running jobs: 15 of 15 + 3, and so
+/// on.
 #[test]
 fn a_class_has_the_share_of_its_slots() {
     for (slots, of_a) in [([15, 3], 15.0 / 18.0), ([15, 1], 15.0 / 16.0), ([5, 5], 0.5), ([15, 15], 0.5)] {
@@ -35,13 +36,13 @@ fn a_class_has_the_share_of_its_slots() {
     }
 }
 
-/// Other classes' free slots are used: with room for all, there is no difference, and no class waits.
+/// Free slots of other classes are used. With room for all there is no difference, and no class waits.
 #[test]
 fn shared_slots_that_are_enough_change_nothing() {
     for sharing in [Sharing::Any, Sharing::AnyUntilWanted] {
         for policy in ["ps", "srpt", "fair", "las"] {
             let with = webstone(policy, spec([29, 1], sharing));
-            // Exact las has no slots taken back: it is one of the scheduler then.
+            // Exact las does not support slots that are taken back; it is then a policy of the scheduler.
             let chunk_bytes = (policy == "las" && sharing == Sharing::AnyUntilWanted).then_some(CHUNK_BYTES_USUAL);
             let without = Config { slots: None, chunk_bytes, ..with.clone() };
             assert_eq!(departures(&with), departures(&without), "{policy}, {sharing:?}");
@@ -49,7 +50,8 @@ fn shared_slots_that_are_enough_change_nothing() {
     }
 }
 
-/// With as many slots as clients of the higher class, taken back when wanted, it never waits, whatever the lower has under way.
+/// If the higher class has as many slots as clients, taken back when needed, it never waits, whatever the lower class
+/// has in flight.
 #[test]
 fn taken_back_slots_make_the_higher_class_wait_for_nobody() {
     for policy in ["ps", "srpt", "fair"] {
@@ -61,7 +63,7 @@ fn taken_back_slots_make_the_higher_class_wait_for_nobody() {
     }
 }
 
-/// What fits into the buffer is not kept back by slots: with room for every response there, slots change nothing under ps.
+/// Bytes that fit into the buffer are not delayed by slots: if every response fits, slots change nothing under ps.
 #[test]
 fn a_buffer_lets_slots_go_early() {
     let whole = Some(SlotSpec { slots: vec![1, 1], sharing: Sharing::Own, buffer_bytes: 200_000 });
@@ -85,8 +87,8 @@ fn the_same_seed_is_the_same_run_and_mistakes_are_told() {
 }
 
 proptest! {
-    /// Bytes are conserved whatever the slots are and whoever gives his back: each job of an open load leaves, once, not before its own time,
-    /// and the link is never idle while one with a slot waits.
+    /// Bytes are conserved whatever the slots and their order of return. Each job of an open load leaves once, not
+    /// before its own time, and the link is never idle while a job with a slot waits.
     #[test]
     fn every_job_leaves(jobs in arrivals(), slots in 1u32..4, buffer_bytes in 0u64..300) {
         for sharing in [Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted] {
