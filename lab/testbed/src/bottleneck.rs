@@ -1,14 +1,15 @@
-//! What builds the bottleneck of a run: a shaper over a queue by `tc`, or the trees of `weir uplink`, and `weir attach`.
+//! Builds the bottleneck of a run with `tc` (a shaper over a queue), or with the trees of `weir uplink` and `weir
+//! attach`.
 
 use std::path::Path;
 
 use crate::{Experiment, LabError, Network, Qdisc, RunSpec, Shaper};
 
-/// The pace of a server that is told its line's rate, in thousandths of it, as `weir serve --uplink RATE` is: `attach` gets as much of
-/// a router's line.
+/// The pace of a server that is given its line's rate, in thousandths of that rate, as with `weir serve --uplink RATE`.
+/// `attach` gets the same part of a router's line.
 const TOLD_PERMILLE: u32 = 980;
 
-/// The commands, each in words, that put the run's qdisc on `device` in the namespace `side`.
+/// The commands, each as one line of words, that put the run's qdisc on `device` in the namespace `side`.
 pub(crate) fn build_commands(
     side: &str,
     device: &str,
@@ -36,7 +37,7 @@ pub(crate) fn build_commands(
     Ok(lines.iter().map(|line| line.split_whitespace().map(String::from).collect()).collect())
 }
 
-/// The command that orders what the server on `port` sends through `device`; `None` if the run attaches nothing.
+/// The command that orders the traffic of the server on `port` through `device`; `None` if the run attaches nothing.
 pub(crate) fn attach_command(
     side: &str,
     device: &str,
@@ -61,8 +62,8 @@ pub(crate) fn attach_command(
     Ok(Some(words))
 }
 
-/// The command that follows the line behind `device`, having attached; `None` if the rate is told. Rates found by other runs are not known
-/// to it: what is kept is in `state`.
+/// The command that follows the line behind `device` after attaching; `None` if the rate is given. It does not know the
+/// rates that other runs found: it keeps its rates in `state`.
 pub(crate) fn follow_command(
     side: &str,
     device: &str,
@@ -84,11 +85,11 @@ pub(crate) fn weir_words(side: &str, weir: Option<&Path>, args: &[&str]) -> Resu
     Ok(["ip", "netns", "exec", side, &weir].iter().chain(args).map(|word| (*word).to_owned()).collect())
 }
 
-/// A shaper at the link's rate over one queue.
+/// The commands for a shaper at the link's rate over one queue.
 ///
-/// HTB has a single class with rate = ceil, so nothing is borrowed; `quantum` only matters between classes and is set
-/// to a packet because HTB's own choice (rate / 10) would be warned about. TBF's `limit` sizes the queue it makes by
-/// itself, which ours then replaces.
+/// HTB has a single class with rate = ceil, so nothing is borrowed. `quantum` only matters between classes, and is set
+/// to a packet because HTB's own choice (rate / 10) would cause a warning. TBF's `limit` sizes the queue that it
+/// creates by itself, which ours then replaces.
 fn shaper_lines(side: &str, device: &str, experiment: &Experiment, queue: &str) -> Vec<String> {
     let tc = |rest: String| format!("tc -n {side} {rest}");
     let (bits, burst) = (experiment.link.bits_per_s(), experiment.burst_bytes());
@@ -112,7 +113,7 @@ fn shaper_lines(side: &str, device: &str, experiment: &Experiment, queue: &str) 
 mod tests {
     use super::*;
 
-    /// One run with these keys, in an experiment with `more` at its top.
+    /// An experiment of one run with these keys, with `more` at its top.
     fn experiment(more: &str, run: &str) -> Experiment {
         let text = format!(
             "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n{run}\n"

@@ -1,16 +1,16 @@
-//! The cables of a link and the routes along them, as commands: from the server over routers to the clients.
+//! The cables of a link and the routes along them, as commands: from the server via routers to the clients.
 
 use std::net::Ipv4Addr;
 
 use crate::ClientGroup;
 
-/// Every cable's two addresses are from the block set aside for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890): four
-/// addresses for each, from the server on.
+/// The two addresses of a cable. They are from the block reserved for benchmarks, 198.18.0.0/15 (RFC 2544, RFC 6890),
+/// which has four addresses for each cable, from the server on.
 pub(crate) fn cable_addresses(cable: u8) -> [Ipv4Addr; 2] {
     [1, 2].map(|end| Ipv4Addr::new(198, 18, 0, 4 * cable + end))
 }
 
-/// The cable has the same name at both ends, since each end is alone in its namespace.
+/// The name of a cable's device. Both ends have the same name, because they are in different namespaces.
 pub(crate) const DEVICE: &str = "cable";
 /// The router's end of its cable to the client.
 pub(crate) const FAR_DEVICE: &str = "far";
@@ -24,8 +24,8 @@ struct End<'a> {
     address: Ipv4Addr,
 }
 
-/// The cable: a veth pair whose ends hand over single packets of at most the MTU, as a wire does (see
-/// `Experiment::gso_max_segs` for what the queue above them holds).
+/// The commands for a cable: a veth pair whose ends pass on single packets of at most the MTU, as a wire does (see
+/// `Experiment::gso_max_segs` for the contents of the queue above them).
 fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     let [one, other] = ends;
     let mut commands = vec![format!(
@@ -44,8 +44,8 @@ fn cable_commands(ends: [End; 2], gso_max_segs: Option<u64>) -> Vec<String> {
     commands
 }
 
-/// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the groups
-/// that take this way, given by their numbers.
+/// The cables from hop to hop, the server first and the clients last, the routes along them, and the addresses of the
+/// groups that take this way, given by their numbers.
 pub(crate) fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs: Option<u64>) -> Vec<String> {
     let last = hops.len() - 1;
     let mut commands = vec![];
@@ -56,11 +56,11 @@ pub(crate) fn chain_commands(hops: &[&str], plain_groups: &[usize], gso_max_segs
         let far = End { side: ends[1], device: DEVICE, address: far };
         commands.extend(cable_commands([near, far], gso_max_segs));
     }
-    // A route of type local makes a block's every address one of the host's own.
+    // A route of type local makes all addresses of a block local addresses of the host.
     for &index in plain_groups {
         commands.push(format!("ip -n {} route add local {} dev lo", hops[last], ClientGroup::prefix(index)));
     }
-    // Two hosts on one cable need no routes, unless one has addresses of other blocks.
+    // Two hosts on one cable need no routes, unless one of them has addresses of other blocks.
     for (number, side) in (0u8..).zip(hops).filter(|_| last > 1 || !plain_groups.is_empty()) {
         let toward_server = |number: u8| cable_addresses(number - 1)[0];
         let next = if usize::from(number) == last { toward_server(number) } else { cable_addresses(number)[1] };

@@ -1,12 +1,12 @@
-//! The load of a run, found a second time from what the link really did.
+//! Determines the load of a run a second time, from the bytes that the link really sent.
 //!
-//! The first time is arithmetic: bytes on the wire of all responses, as `units::wire` counts them, over what the link could
-//! carry (`rho_measured`). The second is the load at which utilisation stopped growing: what a queue fed with those same
-//! responses has to cost and carry in order to have sent what the shaper counted (`stats::saturation`). Were the
-//! arithmetic right and the shaper exact, that would be at 1.
+//! The first determination is arithmetic: the wire bytes of all responses, as `units::wire` counts them, divided by the
+//! capacity of the link (`rho_measured`). The second is the load at which utilisation stopped growing. It fits a queue
+//! with those same responses to the shaper's counts, with the cost and the capacity as parameters
+//! (`stats::saturation`). If the arithmetic is right and the shaper exact, the result is 1.
 //!
-//! Where users give up, responses are sent half or twice, and no such queue fits: those runs have no calibration. A profile that
-//! ramps through 1 shows most, a run of many seconds at 0.8 enough.
+//! If users give up, responses are sent partly or twice, and no such queue fits; those runs have no calibration. A
+//! profile that ramps through 1 determines the load best, but a run of many seconds at 0.8 is enough.
 
 use std::path::Path;
 
@@ -18,27 +18,27 @@ use units::wire;
 use crate::LabError;
 use crate::view::LINK_SENT;
 
-/// Beyond this the two do not agree (experiments.md, common rules).
+/// The maximum difference at which the two loads agree (experiments.md, common rules).
 pub const DIFFERENCE_MAX: f64 = 0.02;
-/// A calibration that is less sure than this tells nothing.
+/// The maximum half width of the interval; a less certain calibration is useless.
 const HALF_WIDTH_MAX: f64 = 0.02;
-/// Bins of what was sent: long against what a response takes to get to the shaper.
+/// The length of a bin of sent bytes, long compared with the time from a response to the shaper.
 const BIN_NS: u64 = 1_000_000_000;
-/// Share of the jobs that may have ended otherwise than complete, or at the end of the run.
+/// The maximum share of jobs that did not complete or were unfinished at the end of the run.
 const LOST_SHARE_MAX: f64 = 0.001;
 
 const FILE: &str = "calibration.json";
 
-/// The findings, each with half its 95 % confidence interval.
+/// The results, each with half its 95 % confidence interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
-    /// The load, as it is counted, at which the link is full.
+    /// The load, as counted, at which the link is full.
     pub critical_rho: f64,
     pub critical_rho_half_width: f64,
-    /// The share that the shaper let through when it was busy.
+    /// The share of the link's rate that the shaper let through when it was busy.
     pub capacity_share: f64,
     pub capacity_share_half_width: f64,
-    /// Bytes that were sent for each that was counted.
+    /// The bytes sent for each byte counted.
     pub wire_ratio: f64,
     pub wire_ratio_half_width: f64,
     /// True if the critical load is 1, to within [`DIFFERENCE_MAX`].
@@ -58,7 +58,7 @@ impl Calibration {
         let of_link = |bytes_per_s: f64| bytes_per_s / capacity;
         let critical_rho = of_link(found.critical);
         let critical_rho_half_width = of_link(found.critical_half_width);
-        // A figure that is not a number is none.
+        // A value that is not a number is no result.
         (critical_rho_half_width <= HALF_WIDTH_MAX).then(|| Calibration {
             critical_rho,
             critical_rho_half_width,
@@ -70,7 +70,7 @@ impl Calibration {
         })
     }
 
-    /// For people and for the manifest.
+    /// Describes the calibration for users and for the manifest.
     pub fn describe(&self) -> String {
         let Calibration { critical_rho, critical_rho_half_width, capacity_share, wire_ratio, .. } = self;
         let verdict = match self.agrees {
@@ -92,7 +92,7 @@ impl Calibration {
     }
 }
 
-/// The responses with their share of what connections cost, as the load was counted.
+/// The responses, each with its share of the bytes for connections, as the load was counted.
 fn work(run: &Run) -> Vec<Work> {
     let connection = wire::CONNECTION_BYTES as f64 / run.manifest.per_connection.max(1) as f64;
     let mut work: Vec<Work> = { run.records.iter() }
@@ -106,7 +106,7 @@ fn work(run: &Run) -> Vec<Work> {
     work
 }
 
-/// The bytes that the shaper had sent, once a second while requests arrived.
+/// The total bytes that the shaper had sent, once a second while requests arrived.
 fn sent(samples: &Samples, seconds: f64) -> Vec<Sent> {
     let mut next_ns = 0;
     let mut sent = vec![];
@@ -126,7 +126,8 @@ mod tests {
 
     const LINK_BYTES_PER_S: u64 = 1_250_000;
 
-    /// Responses of 12,248 bytes for 60 s, 60 a second and then 120, and what a link sent that took `cost` times their bytes.
+    /// Responses of 12,248 bytes for 60 s, first 60 and then 120 per second, and the counts of a link that needs `cost`
+    /// times their bytes.
     fn run(cost: f64) -> (Run, Samples) {
         let manifest = Manifest { link_bps: 10_000_000, rho: 1.0, seconds: 60.0, ..Manifest::new("a") };
         let arrivals =

@@ -1,7 +1,9 @@
-//! A control group for each side of the link: what all its processes used and how long they waited, from one file each
-//! instead of one per process, of which Apache has 350; and the place where a program can be put before every socket of them.
+//! A control group for each side of the link. It provides the CPU time and the waiting time of all its processes in one
+//! file each, instead of one per process, of which Apache has 350. A BPF program attached to it applies to the sockets
+//! of all these processes.
 //!
-//! No controller is needed: the kernel counts CPU time (`cpu.stat`) and waits (`cpu.pressure`) of any group of version 2.
+//! No controller is needed: the kernel counts CPU time (`cpu.stat`) and waits (`cpu.pressure`) of every group of
+//! version 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +11,14 @@ use std::time::Duration;
 
 use procfs::process::{MountInfos, Process};
 
-/// A group of ours, removed when dropped; by then its processes have ended.
+/// A group created here, which is removed when dropped. Its processes must have ended by then.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes the group `name`; `None` where there is no hierarchy of version 2, or none that we may write to.
+    /// Creates the group `name`; `None` if there is no hierarchy of version 2, or none that we may write to.
     pub(crate) fn create(name: &str) -> Option<Cgroup> {
         let folder = hierarchy()?.join(name);
         fs::create_dir(&folder).ok()?;
@@ -27,7 +29,7 @@ impl Cgroup {
         &self.folder
     }
 
-    /// The words before a command that put it, and what it starts, into the group.
+    /// The words before a command that put it and its children into the group.
     pub(crate) fn prefix(&self) -> Vec<String> {
         let processes = self.folder.join("cgroup.procs").display().to_string();
         ["sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", &processes].map(String::from).into()
@@ -40,7 +42,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes the group of this name that an experiment which was killed has left.
+/// Removes the group of this name that a killed experiment has left.
 pub(crate) fn remove(name: &str) {
     if let Some(hierarchy) = hierarchy() {
         remove_folder(&hierarchy.join(name));
@@ -55,14 +57,14 @@ fn remove_folder(folder: &Path) {
     }
 }
 
-/// CPU time used by the group in this folder so far.
+/// The CPU time that the group in this folder has used so far.
 pub(crate) fn used(folder: &Path) -> Option<Duration> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
     line.trim().parse().ok().map(Duration::from_micros)
 }
 
-/// For how long so far a process of the group was ready to run and had no processor; `None` where the kernel does not
+/// The total time for which a process of the group was ready to run and had no processor; `None` if the kernel does not
 /// count it (it needs CONFIG_PSI, and on some systems `psi=1` at boot).
 pub(crate) fn waited(folder: &Path) -> Option<Duration> {
     waited_in(&fs::read_to_string(folder.join("cpu.pressure")).ok()?)

@@ -1,4 +1,4 @@
-//! A group of clients: its share of the requests, its own addresses, and the path between them and the server.
+//! A group of clients: its share of the requests, its addresses, and the path between them and the server.
 
 use std::net::Ipv4Addr;
 
@@ -9,18 +9,19 @@ use workload::Visitors;
 
 use crate::path::{PathSpec, Shape, Ways};
 
-/// Groups an experiment may have: so many blocks are within 198.18.0.0/15.
+/// The maximum number of groups in an experiment, limited by the blocks within 198.18.0.0/15.
 const GROUPS_MAX: usize = 60;
-/// The block of the first group begins here; what is below belongs to cables.
+/// The beginning of the first group's block; addresses below it are for cables.
 const FIRST_BLOCK: Ipv4Addr = Ipv4Addr::new(198, 18, 16, 0);
-/// Leading bits that the addresses of a group share: a block has 2,048.
+/// The leading bits that the addresses of a group share: a block has 2,048 addresses.
 const BLOCK_BITS: u8 = 21;
-/// Addresses of a group that does not say. One has 64,512 ports to a server's port, and a closed connection keeps its own for a
-/// minute: four are enough for 4,300 connections a second.
+/// The default number of addresses of a group. An address has 64,512 ports to a server's port, and a closed connection
+/// keeps its port for a minute, so four are enough for 4,300 connections a second.
 const ADDRESSES: u16 = 4;
-/// The most a group can have: a client of a trace each.
+/// The maximum number of addresses of a group, one for each client of a trace.
 const ADDRESSES_MAX: u16 = 2000;
-/// Networks (/24) of a block that visits have addresses of, from its second on: the first is that of a path's gateway.
+/// The networks (/24) of a block that provide addresses for visits, from the second on; the first contains a path's
+/// gateway.
 const VISIT_NETWORKS: std::ops::RangeInclusive<u16> = 1..=7;
 
 /// The contents of a `[[client]]`.
@@ -28,9 +29,9 @@ const VISIT_NETWORKS: std::ops::RangeInclusive<u16> = 1..=7;
 #[serde(try_from = "Written")]
 pub struct ClientGroup {
     pub name: String,
-    /// The share of the requests, relative to the other groups' shares; none of a closed group.
+    /// The share of the requests, relative to the other groups' shares; a closed group has none.
     pub share: f64,
-    /// It always has requests of its own under way.
+    /// Set if the group always has its own requests in flight.
     pub closed: Option<Closed>,
     /// The addresses that it uses.
     addresses: Addresses,
@@ -41,13 +42,13 @@ pub struct ClientGroup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "write a number of addresses, such as 4, or \"visit\" or \"households\"")]
 enum Addresses {
-    /// The first of its block, in this number; requests are dealt to them evenly.
+    /// This many addresses from the beginning of its block; requests are assigned to them evenly.
     Number(u16),
-    /// Those that its visits need, dealt to them in this way.
+    /// As many addresses as its visits need, assigned in this way.
     Visits(#[serde(deserialize_with = "visitors")] Visitors),
 }
 
-/// Connections, each of which asks for a body of this size again as soon as it had it.
+/// Connections that each request a body of this size again as soon as they have received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closed {
@@ -115,34 +116,34 @@ impl TryFrom<Written> for ClientGroup {
 }
 
 impl ClientGroup {
-    /// Addresses of the group that stands at `index` in its experiment, if it has a path of its own: all that it can have.
+    /// All addresses that the group with the number `index` can have, if it has its own path.
     pub fn addresses(index: usize) -> impl Iterator<Item = Ipv4Addr> {
         (1..=ADDRESSES).map(move |number| address(index, number))
     }
 
-    /// The block its addresses are from, which nothing else is from.
+    /// The block that contains only this group's addresses.
     pub(crate) fn prefix(index: usize) -> String {
         format!("{}/{BLOCK_BITS}", address(index, 0))
     }
 
-    /// The networks that its visits have addresses of.
+    /// The networks with the addresses of its visits.
     pub(crate) fn visit_networks(index: usize) -> impl Iterator<Item = String> {
         VISIT_NETWORKS.map(move |network| format!("{}/24", address(index, network * 256)))
     }
 
-    /// True if each visit, or household, has an address of its own.
+    /// True if each visit, or household, has its own address.
     pub(crate) fn has_visits(&self) -> bool {
         matches!(self.addresses, Addresses::Visits(_))
     }
 
-    /// Returns the gateway to a group whose packets take a path of their own.
+    /// Returns the gateway to a group whose packets take their own path.
     pub(crate) fn gateway(index: usize) -> Ipv4Addr {
         address(index, 254)
     }
 }
 
-/// The groups as flags of the load generator: `NAME=ADDRESS,ADDRESS@SHARE`, the shares adding up to 1, or `@CONNECTIONSxSIZE`;
-/// with visits, `@SHARE:HOW`.
+/// The groups as flags of the load generator: `NAME=ADDRESS,ADDRESS@SHARE`, with shares that add up to 1, or
+/// `@CONNECTIONSxSIZE`; with visits, `@SHARE:HOW`.
 pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Vec<String> {
     let total: f64 = groups.clone().map(|group| group.share).sum();
     let flag = |(index, group): (usize, &ClientGroup)| {
@@ -170,7 +171,7 @@ pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
     groups.enumerate().map(flag).collect()
 }
 
-/// Checks that the groups go together; the error has the number of one, and the reason.
+/// Checks that the groups are compatible. The error has the number of a group, and the reason.
 pub(crate) fn check_groups<'a>(groups: impl Iterator<Item = &'a ClientGroup> + Clone) -> Result<(), (usize, String)> {
     let mut names = std::collections::BTreeSet::new();
     let all_closed = groups.clone().all(|group| group.closed.is_some());

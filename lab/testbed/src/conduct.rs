@@ -15,54 +15,55 @@ use crate::{
     remove_leftovers,
 };
 
-/// A point of an experiment: what to do and with what.
+/// A point of an experiment, and the settings for its runs.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     pub experiment: &'a Experiment,
-    /// The name for people: `000-fig3 rho-0.8`.
+    /// The displayed name: `000-fig3 rho-0.8`.
     pub title: String,
-    /// Sizes of all the files that will be asked for.
+    /// The sizes of all files that will be requested.
     pub sizes: &'a BTreeSet<u64>,
-    /// Folder for the results, made if missing; each run gets a folder in it.
+    /// The folder for the results, created if missing. Each run gets a folder in it.
     pub out: PathBuf,
     pub programs: &'a Programs,
-    /// True if to leave out runs that need what this machine lacks, instead of refusing the experiment.
+    /// True if runs that need something this machine lacks are left out; otherwise the experiment is refused.
     pub skip_missing: bool,
-    /// The time that the jobs take on a link that always works.
+    /// The duration of the jobs on a link that is always busy.
     pub lasts: Duration,
     /// The digest of each run's conditions, see [`crate::Point::digest`].
     pub digests: BTreeMap<String, String>,
-    /// More for the manifests.
+    /// Additional entries for the manifests.
     pub environment: BTreeMap<String, String>,
-    /// The words that make `weirlab` do this experiment again, without the runs and points: what a machine in virtual time does.
+    /// The command line of `weirlab` that repeats this experiment, without the runs and points. A machine in virtual
+    /// time uses it.
     pub again: Vec<String>,
 }
 
-/// Our own programs; the others are found in PATH.
+/// Our own programs; others are found in PATH.
 #[derive(Debug, Clone)]
 pub struct Programs {
-    /// `None` when there is none, which only matters to runs that need it.
+    /// `None` if there is no `weir`, which matters only to runs that need it.
     pub weir: Option<PathBuf>,
     pub weirlab: PathBuf,
 }
 
-/// All that is to be done.
+/// The plans to be carried out, and their settings.
 pub struct Order<'a> {
     /// The folders of the plans' results.
     pub folders: &'a [Folder<'a>],
     pub plans: &'a [Plan<'a>],
-    /// The folder in which the files to be served are made.
+    /// The folder in which the served files are created.
     pub site: &'a Path,
-    /// Says why a run may not be used.
+    /// Returns the reason why a run may not be used, if any.
     pub judge: &'a (dyn Fn(&Run) -> Option<String> + Sync),
-    /// The machines, if the clock is virtual; unset is here, by the real one.
+    /// The machines, if the clock is virtual; `None` to run here, on the real clock.
     pub machines: Option<Machines>,
 }
 
 /// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Conducted {
-    /// Folders of the finished runs, those finished earlier included, in the order of the experiment.
+    /// The folders of the finished runs, including those finished earlier, in the order of the experiment.
     pub runs: Vec<PathBuf>,
     pub skipped: Vec<Skipped>,
     /// Runs in machines that did not finish, while others did.
@@ -76,7 +77,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A run that is to be done.
+/// A run to be carried out.
 #[derive(Clone)]
 struct Task<'a> {
     plan: &'a Plan<'a>,
@@ -85,10 +86,11 @@ struct Task<'a> {
     point: usize,
 }
 
-/// Does every run of every plan that is not finished yet, one after the other, and gives what came of each plan.
+/// Carries out all unfinished runs of all plans, one after another, and returns the results of each plan.
 ///
-/// What a run lacks on this machine is found before the first one: it is an error, or with `skip_missing` the run is left
-/// out. Everything made is removed, the results excepted; the runs finished before an error stay in their folders.
+/// Before the first run it determines what the runs lack on this machine. A lack is an error, or with `skip_missing`
+/// the run is left out. Everything created is removed except the results; the runs finished before an error stay in
+/// their folders.
 pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
     if let Some(machines) = &order.machines {
         return virtual_time::conduct(order, machines, interrupt);
@@ -112,7 +114,8 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
                 site = site.with_copy(copied)?;
             }
             let ended = all(order, &tasks, &site, interrupt);
-            // What ended it is told first: a full disk, say, that has no room for this either.
+            // The error that ended the experiment is reported first: a full disk, for example, also prevents this
+            // write.
             let kept = keep_left_out(order, &conducted);
             ended.and(kept)?;
         }
@@ -123,13 +126,13 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
     Ok(conducted)
 }
 
-/// Folders of the finished runs of a plan, in the order of the experiment.
+/// The folders of the finished runs of a plan, in the order of the experiment.
 pub(crate) fn kept_runs(plan: &Plan<'_>) -> Vec<PathBuf> {
     let folders = plan.experiment.runs().map(|spec| plan.out.join(&spec.name));
     folders.filter(|folder| finished(folder).is_some()).collect()
 }
 
-/// The runs that are not finished yet, each with the number of its plan.
+/// The unfinished runs, each with the number of its plan.
 pub(crate) fn due_runs<'a>(order: &Order<'a>) -> Vec<(usize, &'a RunSpec)> {
     let all =
         (0..).zip(order.plans).flat_map(|(point, plan)| plan.experiment.runs().map(move |spec| (point, plan, spec)));
@@ -137,7 +140,8 @@ pub(crate) fn due_runs<'a>(order: &Order<'a>) -> Vec<(usize, &'a RunSpec)> {
     due.map(|(point, _, spec)| (point, spec)).collect()
 }
 
-/// Says in every folder which of its runs are not there, and why: what is only printed is gone when the results are read.
+/// Records in every folder which of its runs are missing and why, because a printed message is gone when the results
+/// are read.
 pub(crate) fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Result<(), LabError> {
     for folder in order.folders {
         let reasons = order.plans.iter().zip(conducted).filter_map(|(plan, conducted)| {
@@ -151,7 +155,7 @@ pub(crate) fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Resul
     Ok(())
 }
 
-/// Finds what is to be done, and what came of the plans so far.
+/// Determines the runs to be carried out, and the results of the plans so far.
 fn survey<'a>(order: &Order<'a>, interrupt: &Interrupt) -> Result<(Vec<Task<'a>>, Vec<Conducted>), LabError> {
     order.folders.iter().try_for_each(Folder::check)?;
     let task = |(point, spec)| Task { plan: &order.plans[point], spec, point };
@@ -173,7 +177,7 @@ fn announce(order: &Order<'_>, tasks: &[Task<'_>]) {
     eprintln!("{} runs to do", tasks.len());
 }
 
-/// Does these runs, until one fails or somebody wants to stop.
+/// Carries out these runs, until one fails or a stop is requested.
 fn all(order: &Order<'_>, tasks: &[Task<'_>], site: &Site, interrupt: &Interrupt) -> Result<(), LabError> {
     for (number, Task { plan, spec, .. }) in (1..).zip(tasks) {
         eprintln!("run {number} of {}: {} {}", tasks.len(), plan.title, spec.name);
@@ -196,7 +200,8 @@ fn is_finished(plan: &Plan<'_>, spec: &RunSpec) -> bool {
     finished(&plan.out.join(&spec.name)).is_some()
 }
 
-/// Says why the run may not be used, which its manifest then has: who reads it later does not judge it again.
+/// Returns the reason why the run may not be used, and records it in the manifest, so that later readers need not judge
+/// again.
 fn judge(order: &Order<'_>, run: &mut Run, folder: &Path) -> Result<Option<String>, LabError> {
     let void = (order.judge)(run);
     if run.manifest.void != void {
@@ -206,7 +211,8 @@ fn judge(order: &Order<'_>, run: &mut Run, folder: &Path) -> Result<Option<Strin
     Ok(void)
 }
 
-/// The runs this machine can do; the others are noted as skipped, or an error where they may not be.
+/// Returns the runs that this machine can carry out. Others are recorded as skipped, or are an error if that is not
+/// allowed.
 fn feasible<'a>(
     tasks: Vec<Task<'a>>,
     conducted: &mut [Conducted],
@@ -229,20 +235,20 @@ fn feasible<'a>(
     Ok(kept)
 }
 
-/// The conditions that decide how a run's link is built.
+/// The conditions that determine how a run's link is built.
 type LinkKey = (Qdisc, Vec<String>, Attached, bool, Option<Limits>);
 type Attached = (Option<Attach>, Vec<String>, bool);
 
-/// Links that were built once, and what came of it.
+/// Links that were built once as a test, and the results.
 #[derive(Default)]
 struct Rehearsed {
     links: Vec<(LinkKey, Result<(), String>)>,
-    /// Names of the runs that were refused, by the reason.
+    /// The names of the refused runs, by the reason.
     refused: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Looks for the run's server and congestion control, and builds its link once where it is more than the shaper and FIFO that
-/// every kernel has: no list of what a kernel offers is as sure as the attempt.
+/// Checks the run's server and congestion control, and builds its link once if it is more than the shaper and FIFO of
+/// every kernel: no list of a kernel's features is as reliable as the attempt.
 fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Result<(), String> {
     let weir = plan.programs.weir.as_deref();
     let qdisc = plan.experiment.qdisc_of(spec);
@@ -277,7 +283,7 @@ fn rehearse(plan: &Plan<'_>, spec: &RunSpec, rehearsed: &mut Rehearsed) -> Resul
     })
 }
 
-/// Finds what every run needs before the first minute is spent, and removes what a killed experiment left.
+/// Checks the needs of every run before any time is spent, and removes the remains of a killed experiment.
 fn check_needs(plans: &[Plan<'_>]) -> Result<(), LabError> {
     let mut tools = vec!["setpriv"];
     let is_shaped = plans.iter().any(|plan| plan.experiment.network != Network::Loopback);

@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 /// The reason why an experiment could not be read, prepared or finished.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The experiment file is wrong at this line.
+    /// The experiment file has a mistake in this line.
     #[error("{}:{line}: {reason}", file.display())]
     Experiment { file: PathBuf, line: usize, reason: String },
     /// Namespaces need root.
     #[error("making network namespaces needs root: use sudo")]
     NotRoot,
-    /// A program that is needed is not installed.
+    /// A required program is not installed.
     #[error("the program `{program}` is not found: {}", how_to_get(program))]
     Missing { program: String },
-    /// A tool such as `ip` or `tc` failed: the command and what it said.
+    /// A tool such as `ip` or `tc` failed, with this command and output.
     #[error("`{command}` failed: {said}")]
     Tool { command: String, said: String },
-    /// The qdisc of a run cannot be built, most often because this kernel lacks it.
+    /// The qdisc of a run cannot be built, usually because this kernel lacks it.
     #[error("qdisc `{name}` cannot be had here: {cause}{}", instead_of(name))]
     Qdisc { name: &'static str, cause: Box<LabError> },
-    /// A limit of the experiment cannot be had here.
+    /// A limit of the experiment is not available here.
     #[error("limits: {key}: {reason}")]
     Limit { key: &'static str, reason: String },
     /// `weir attach` failed.
     #[error("weir attach: {cause}")]
     Attach { cause: Box<LabError> },
-    /// A run needs what this machine lacks; found before anything ran.
+    /// A run needs something that this machine lacks; found before the first run.
     #[error("run `{run}`: {cause}; nothing was run, --skip-missing leaves such runs out")]
     Lacks { run: String, cause: String },
-    /// Every run was skipped, for lack of what it needs.
+    /// Every run was skipped because something was missing.
     #[error("every run lacks something on this machine: nothing was run")]
     NothingLeft,
-    /// A program of the experiment failed: which, how it ended, and the end of its log.
+    /// A program of the experiment failed: its name, how it ended, and the end of its log.
     #[error("{name} {ended}; {} ends with: {tail}", log.display())]
     Program { name: String, ended: String, log: PathBuf, tail: String },
     /// A file, folder or kernel setting could not be read or written.
@@ -44,31 +44,31 @@ pub enum LabError {
     /// The output of a program could not be understood.
     #[error("cannot understand {what}: {reason}")]
     Output { what: String, reason: String },
-    /// The folder for the results has a run of something else.
+    /// The folder for the results contains a run of another experiment.
     #[error("--out: {} is of another experiment: {reason}; name another folder", run.display())]
     OtherExperiment { run: PathBuf, reason: &'static str },
-    /// Another experiment has its results there, right now.
+    /// Another experiment is writing its results there.
     #[error("--out: another weirlab is at work in {}", folder.display())]
     Taken { folder: PathBuf },
-    /// There is no kernel for virtual time where it was looked for.
+    /// There is no kernel for virtual time at the expected place.
     #[error("--virtual: no kernel for virtual time in {place}: {} is missing; build it with `scripts/setup.sh virtual`", file.display())]
     NoVirtualKernel { file: PathBuf, place: String },
-    /// A variable of the environment has a value that it cannot have.
+    /// A variable of the environment has an invalid value.
     #[error("{name} is `{value}`: {wanted} is expected")]
     Variable { name: &'static str, value: String, wanted: String },
-    /// A program in a machine of virtual time computes without end, so that its clock stands still.
+    /// A program in a machine of virtual time computes without end, so the machine's clock stands still.
     #[error(
         "{program} spins: the virtual clock stood still at {at_s} s for {cpu_s} s of computing, so the machine was ended; where no time \
          passes a program has to sleep"
     )]
     Spins { program: String, at_s: u64, cpu_s: u64 },
-    /// A machine of virtual time needed more memory than it had; a program in it was ended for that.
+    /// A machine of virtual time needed more memory than it had, and a program in it was killed.
     #[error(
         "the machine ran out of its {mib} MiB of memory, and its kernel ended `{killed}`: make the run shorter, or name more with \
          WEIRLAB_MACHINE_MIB"
     )]
     MachineMemory { mib: u64, killed: String },
-    /// This host has not the memory for a machine of virtual time.
+    /// This host lacks the memory for a machine of virtual time.
     #[error(
         "a machine in virtual time may use {mib} MiB of memory in {}, and {free_mib} MiB are free: run fewer at once",
         folder.display()
@@ -80,7 +80,7 @@ pub enum LabError {
     /// The experiment failed in its machine of virtual time.
     #[error("in virtual time: {said}")]
     Inside { said: String },
-    /// SIGINT or SIGTERM came.
+    /// SIGINT, SIGTERM or SIGHUP was received.
     #[error("interrupted")]
     Interrupted,
     /// A run of the experiment did not finish; the finished ones are kept.
@@ -104,12 +104,12 @@ impl From<record::FileError> for LabError {
     }
 }
 
-/// The way to do without this qdisc, if there is one.
+/// The alternative to this qdisc, if there is one.
 fn instead_of(qdisc: &str) -> &'static str {
     if qdisc == "netem" { "; --virtual has it, wire = false needs no wire" } else { "" }
 }
 
-/// Returns the source of a program: ours are built, the others are packages of Debian.
+/// Returns how to get a program: ours are built, the others are packages of Debian.
 fn how_to_get(program: &str) -> String {
     let package = match program {
         "weir" => return "build it with `cargo build --release -p weir`, or put it in PATH".into(),

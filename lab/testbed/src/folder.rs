@@ -1,7 +1,7 @@
-//! The folder of an experiment's results: who works there, what is finished in it, and what was cut short.
+//! The folder of an experiment's results: who works there, which runs are finished, and which were interrupted.
 //!
-//! A run is finished when its manifest has the digest of everything that decided its result; the digest is written last. So
-//! what was interrupted goes on where it was, and two experiments never mix in one folder.
+//! A run is finished when its manifest has the digest of everything that determines its result. The digest is written
+//! last. An interrupted experiment therefore continues where it was, and two experiments never mix in one folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,36 +11,36 @@ use record::{Manifest, Run};
 
 use crate::LabError;
 
-/// Beside the runs: what they answer, and what a report reads.
+/// The copy of the experiment next to its runs, which reports read.
 const COPY: &str = "experiment.toml";
-/// The entry of a manifest's environment that makes a run finished.
+/// The entry of a manifest's environment that marks a run as finished.
 pub(crate) const DIGEST: &str = "experiment_digest";
 
 /// The folder of one experiment file.
 #[derive(Debug, Clone, Copy)]
 pub struct Folder<'a> {
     pub path: &'a Path,
-    /// The experiment as it is kept there.
+    /// The text of the experiment that is kept there.
     pub text: &'a str,
-    /// Digest of every run that may be there, by its folder's path in this one.
+    /// The expected digest of every run, by the path of its folder in this one.
     pub expected: &'a BTreeMap<PathBuf, String>,
 }
 
-/// A folder in which nobody else works as long as this lives.
+/// A folder that no other process uses as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Claim {
     _lock: File,
 }
 
 impl Folder<'_> {
-    /// An error if there is a run in the folder that this experiment does not make.
+    /// Returns an error if the folder contains a run that does not belong to this experiment.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         for inner in runs_in(self.path) {
             let run = inner.strip_prefix(self.path).unwrap_or(&inner);
             let digest = manifest(&inner).and_then(|manifest| manifest.environment.get(DIGEST).cloned());
             let reason = match (self.expected.get(run), digest) {
                 (Some(wanted), Some(is)) if *wanted == is => continue,
-                // The load had ended, and its run was cut short before its figures were complete.
+                // The load had ended, but the run was interrupted before its figures were complete.
                 (Some(_), None) if self.path.join(COPY).is_file() => continue,
                 (Some(_), Some(_)) => "it was made of other settings or other jobs",
                 (Some(_), None) => "nothing says how it was made",
@@ -51,7 +51,7 @@ impl Folder<'_> {
         Ok(())
     }
 
-    /// Makes the folder if missing, keeps others out of it, and removes runs that were cut short.
+    /// Creates the folder if missing, reserves it, and removes interrupted runs.
     pub(crate) fn claim(&self) -> Result<Claim, LabError> {
         fs::create_dir_all(self.path).map_err(|e| LabError::path(self.path, e))?;
         let copy = self.path.join(COPY);
@@ -69,7 +69,8 @@ impl Folder<'_> {
                 fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
             }
         }
-        // Written where it changes only: on a full disk an old one would be lost, and with it what its runs answer.
+        // Written only if it changes: on a full disk the old copy would be lost, and with it the question that its runs
+        // answer.
         if fs::read_to_string(&copy).ok().as_deref() != Some(self.text) {
             fs::write(&copy, self.text).map_err(|e| LabError::path(&copy, e))?;
         }
@@ -77,7 +78,7 @@ impl Folder<'_> {
     }
 }
 
-/// The manifest of a finished run in this folder.
+/// The manifest of this folder, if the run is finished.
 pub(crate) fn finished(folder: &Path) -> Option<Manifest> {
     manifest(folder).filter(|manifest| manifest.environment.contains_key(DIGEST))
 }
@@ -86,7 +87,7 @@ fn manifest(folder: &Path) -> Option<Manifest> {
     Run::read_manifest(folder).ok()
 }
 
-/// The folders of runs in a folder of results, those of points included.
+/// The folders of runs in a folder of results, including those of points.
 fn runs_in(folder: &Path) -> Vec<PathBuf> {
     let inner = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -6,14 +6,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::LabError;
 
-/// SIGINT, SIGTERM and SIGHUP as a flag that every wait looks at, so that the guards run and nothing is left behind.
+/// SIGINT, SIGTERM and SIGHUP as a flag that every wait checks, so that the guards run and nothing is left behind.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     came: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// From here on these signals no longer end the process: they raise the flag.
+    /// Installs the handlers: from now on these signals set the flag and no longer end the process.
     pub fn listen() -> Result<Interrupt, LabError> {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,5 +1,6 @@
-//! The same cables and clients over IPv6: every IPv4 address of a link stands for one of 2001:2::/48, the block set aside for benchmarks
-//! (RFC 5180), with the same last 32 bits. So a link is laid out once, and what it is made of is translated.
+//! The same cables and clients over IPv6. Every IPv4 address of a link is mapped to an address in 2001:2::/48, the
+//! block reserved for benchmarks (RFC 5180), with the same last 32 bits. A link is thus defined once, and its commands
+//! are translated.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,10 +8,10 @@ use crate::namespace::Place;
 use crate::{ClientGroup, Experiment, LabError, Network, link};
 
 const BLOCK: [u16; 6] = [0x2001, 2, 0, 0, 0, 0];
-/// Leading bits of an address that none of IPv4 has.
+/// The number of additional leading bits in an IPv6 address.
 const MORE_BITS: u8 = 96;
 
-/// The address of a link, which may be of IPv6.
+/// Returns the address of a link, mapped if it uses IPv6.
 pub(crate) fn address(is_ipv6: bool, address: Ipv4Addr) -> IpAddr {
     if is_ipv6 { translated(address).into() } else { address.into() }
 }
@@ -21,17 +22,17 @@ fn translated(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::new(one, two, three, four, five, six, u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
 }
 
-/// A command of `ip` over IPv6; others, and words that are no address, stay.
+/// Translates a command of `ip` to IPv6. Other commands, and words that are not addresses, stay unchanged.
 pub(crate) fn command(command: &str) -> String {
     let mut words: Vec<String> = command.split(' ').map(word).collect();
-    // Nobody else is on the cable: an address need not be tried first.
+    // No other host is on the cable, so duplicate address detection is unnecessary.
     if words.windows(2).any(|pair| pair == ["address", "add"]) {
         words.push("nodad".into());
     }
     words.join(" ")
 }
 
-/// Addresses of a flag, `NAME=ADDRESS,ADDRESS@SHARE` or `NAME=FIRST-LAST@SHARE`.
+/// Translates the addresses in a flag, `NAME=ADDRESS,ADDRESS@SHARE` or `NAME=FIRST-LAST@SHARE`.
 pub(crate) fn flag(flag: &str) -> String {
     let Some((name, (addresses, asks))) =
         flag.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once('@')?)))
@@ -42,7 +43,7 @@ pub(crate) fn flag(flag: &str) -> String {
     format!("{name}={}@{asks}", ranges.collect::<Vec<_>>().join(","))
 }
 
-/// An address or a block of IPv4, translated; anything else.
+/// Translates an IPv4 address or block; returns other text unchanged.
 fn word(text: &str) -> String {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let (Ok(address), Ok(bits)) = (address.parse::<Ipv4Addr>(), bits.map(str::parse::<u8>).transpose()) else {
@@ -52,7 +53,7 @@ fn word(text: &str) -> String {
     bits.map_or(address.to_string(), |bits| format!("{address}/{}", bits + MORE_BITS))
 }
 
-/// Nothing but what an experiment sends: no router is looked for.
+/// Stops all traffic that the experiment does not send, such as router solicitations.
 pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
     for setting in ["accept_ra", "router_solicitations", "accept_dad"] {
         for of in ["all", "default"] {
@@ -62,14 +63,14 @@ pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Why an experiment cannot be over IPv6, if so.
+/// Checks whether an experiment can use IPv6.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let has_visits = experiment.clients().any(ClientGroup::has_visits);
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
-        // Of IPv6 a block is one client to the server.
+        // With IPv6, a block counts as one client for the server.
         true if has_visits => Err("visits and households have addresses of IPv4: leave ipv6 out".into()),
-        // Not every kernel has tables of routes by source for IPv6.
+        // Not every kernel has routing tables by source for IPv6.
         true if experiment.clients().len() > 1 => {
             Err("over ipv6 there is one way to clients: write one [[client]]".into())
         }

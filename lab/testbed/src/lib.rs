@@ -1,10 +1,11 @@
-//! Experiments on a link of our own: two network namespaces, a cable between them, a bottleneck on the server's side,
-//! a server and a load generator started in them, one run after the other on the same jobs, and nothing left behind.
+//! Experiments on our own link: two network namespaces, a cable between them, a bottleneck on the server's side, and a
+//! server and a load generator started in them. The runs follow one after another on the same jobs and leave nothing
+//! behind.
 //!
-//! The one idea: this crate *starts* programs (`ip`, `tc`, `ethtool`, `weir`, `nginx`, `weirlab load`) and links none
-//! of them, so that what is measured is what an operator would install. Everything made is owned by a guard that
-//! removes it when dropped: at the end, after an error, a panic, SIGINT or SIGTERM alike. What a SIGKILL leaves behind
-//! is removed by the next start, which recognises it by the name of its dead owner.
+//! This crate *starts* programs (`ip`, `tc`, `ethtool`, `weir`, `nginx`, `weirlab load`) and links none of them, so
+//! that the measured programs are those that an operator would install. Everything created is owned by a guard that
+//! removes it when dropped: at the end, after an error or a panic, on SIGINT or SIGTERM. Remains after a SIGKILL are
+//! removed by the next start, which recognises them by the name of their dead owner.
 
 mod bottleneck;
 mod cables;

@@ -1,4 +1,4 @@
-//! A line whose rate changes while a run goes on: `[[rate_change]]`, a step or a ramp of small steps.
+//! A line whose rate changes during a run: `[[rate_change]]`, as a step or a ramp of small steps.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,30 +12,30 @@ use units::Rate;
 use crate::experiment::{duration, rate};
 use crate::{Experiment, LabError, Shaper, tool, wire};
 
-/// A ramp has a step this often; each takes two processes of `tc`.
+/// The interval of the steps in a ramp; each takes two processes of `tc`.
 const RAMP_EVERY: Duration = Duration::from_millis(500);
-/// Steps of all changes together.
+/// The maximum number of steps of all changes together.
 const STEPS_MAX: usize = 10_000;
-/// In the folder of a run whose line changes.
+/// The file in the folder of a run whose line changes.
 const FILE: &str = "line.csv";
-/// The time that the end of a run may have to wait for us.
+/// The maximum time for which the end of a run has to wait for this thread.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The line gets another rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateChange {
-    /// When it begins, counted from the start of the load.
+    /// The time at which it begins, from the start of the load.
     #[serde(deserialize_with = "duration")]
     pub at: Duration,
     #[serde(deserialize_with = "rate")]
     pub to: Rate,
-    /// The time that it takes; zero is a step.
+    /// The duration of the change; zero is a step.
     #[serde(default, deserialize_with = "duration")]
     pub over: Duration,
 }
 
-/// Makes the changes from a thread of its own until it is dropped.
+/// Makes the changes in a separate thread until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Changes {
     stop: std::sync::Arc<AtomicBool>,
@@ -43,7 +43,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// At the shaper, and at the wire behind it if there is one, each given by its namespace and device.
+    /// Starts changes at the shaper, and at the wire behind it if there is one, each given by its namespace and device.
     pub fn start(experiment: &Experiment, shaper: (&str, &str), wire: Option<(&str, &str)>) -> Changes {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let commands = |(at, rate)| {
@@ -69,7 +69,7 @@ impl Changes {
         Changes { thread: Some(std::thread::spawn(make)), stop }
     }
 
-    /// Ends it; an error is of a change that could not be made.
+    /// Ends the changes; returns an error if one of them failed.
     pub fn finish(mut self) -> Result<(), LabError> {
         self.stop.store(true, Ordering::Release);
         match self.thread.take().map(JoinHandle::join) {
@@ -110,18 +110,18 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true if the line's rate is another at times.
+/// Returns true if the line's rate changes.
 pub(crate) fn is_changing(experiment: &Experiment) -> bool {
     !experiment.rate_changes.is_empty()
 }
 
-/// Returns true if the run in this folder had a line that changes.
+/// Returns true if the run in this folder had a changing line.
 pub(crate) fn is_kept(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }
 
-/// Writes the rates of a line that changes into `line.csv` of the run's folder, from the link's on: seconds since the load began,
-/// bits per second.
+/// Writes the rates of a changing line into `line.csv` of the run's folder, starting with the link's: seconds since the
+/// load began, bits per second.
 pub(crate) fn write(experiment: &Experiment, folder: &Path) -> Result<(), LabError> {
     if !is_changing(experiment) {
         return Ok(());
@@ -136,7 +136,7 @@ pub(crate) fn write(experiment: &Experiment, folder: &Path) -> Result<(), LabErr
     std::fs::write(&file, text).map_err(|e| LabError::path(&file, e))
 }
 
-/// When the line gets which rate.
+/// The times and rates of the steps.
 fn steps(link: Rate, changes: &[RateChange]) -> Vec<(Duration, Rate)> {
     let mut steps = vec![];
     let mut from = link;

@@ -1,5 +1,5 @@
-//! The link under test: server and client in a namespace each, a cable between them, a bottleneck on the server's
-//! egress. Everything that could differ from machine to machine is set here and recorded in the manifest.
+//! The link under test: server and client each in a namespace, a cable between them, and a bottleneck at the server's
+//! egress. Everything that could differ between machines is set here and recorded in the manifest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,24 +21,24 @@ use crate::{Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
 pub struct Link {
-    /// The `weir` whose tree is the bottleneck: it takes it down again, since a BPF qdisc outlives its device.
+    /// The `weir` whose tree is the bottleneck. It must remove the tree again, because a BPF qdisc outlives its device.
     tree_of: Option<PathBuf>,
     server: Namespace,
-    /// The host of a server that is in a container.
+    /// The host of a server in a container.
     host: Option<Namespace>,
     client: Namespace,
-    /// The router of the bottleneck, if that is not at the server.
+    /// The router of the bottleneck, if the bottleneck is not at the server.
     router: Option<Namespace>,
-    /// The wire that serialises behind the bottleneck; none where the experiment leaves it out.
+    /// The wire that serialises behind the bottleneck, unless the experiment leaves it out.
     wire: Option<Wire>,
-    /// Wide-area paths between the bottleneck and the clients, if there are any.
+    /// Wide-area paths between the bottleneck and the clients, if any.
     paths: Option<Paths>,
     limits: KernelLimits,
     is_ipv6: bool,
 }
 
 impl Link {
-    /// Builds the link that a run of an experiment asks for (needs root); `weir` is our program, for its trees.
+    /// Builds the link for a run of an experiment (needs root). `weir` is our program, for its trees.
     pub fn build(experiment: &Experiment, spec: &RunSpec, weir: Option<&Path>) -> Result<Link, LabError> {
         let is_routed = experiment.network == Network::Router;
         let router = if is_routed { Some(Namespace::create("router")?) } else { None };
@@ -84,8 +84,8 @@ impl Link {
         Ok(())
     }
 
-    /// Has `weir attach` order what the server on `port` sends, if the run asks for it, and gives the command. It ends with
-    /// the link.
+    /// Lets `weir attach` order the traffic of the server on `port`, if the run asks for it, and returns the command.
+    /// The attachment ends with the link.
     pub fn attach(
         &self,
         experiment: &Experiment,
@@ -103,21 +103,21 @@ impl Link {
             .transpose()
     }
 
-    /// Follows the rate of the line from the server's side until the program is dropped, if the run attaches and is told none. Its log is
-    /// in `folder`.
+    /// Follows the rate of the line from the server's side until the program is dropped, if the run attaches and no
+    /// rate is given. Its log is in `folder`.
     pub fn follow(&self, spec: &RunSpec, folder: &Path, weir: Option<&Path>) -> Result<Option<Program>, LabError> {
         let (side, device) = self.attached();
         let words = follow_command(side, device, spec, folder, weir)?;
         words.map(|words| Program::start(Place::Here, "weir attach", &words, &folder.join("attach.log"))).transpose()
     }
 
-    /// Namespaces that forward packets, from the server to the clients.
+    /// The namespaces that forward packets, from the server to the clients.
     fn routers(&self) -> impl Iterator<Item = &Namespace> {
         let wire = self.wire.as_ref().map(|wire| &wire.namespace);
         self.host.iter().chain(&self.router).chain(wire).chain(self.paths.as_ref().map(|paths| &paths.namespace))
     }
 
-    /// The commands that build cables and routes.
+    /// The commands that build the cables and routes.
     fn commands(&self, experiment: &Experiment) -> Vec<String> {
         let mut hops = vec![self.server.name()];
         hops.extend(self.routers().map(Namespace::name));
@@ -127,7 +127,7 @@ impl Link {
         chain_commands(&hops, &plain, experiment.gso_max_segs)
     }
 
-    /// Where `weir attach` is: what the server, or its host, sends into.
+    /// The namespace and device of `weir attach`: the server or its host sends through it.
     fn attached(&self) -> (&str, &'static str) {
         self.host.as_ref().map_or((self.server.name(), DEVICE), |host| (host.name(), FAR_DEVICE))
     }
@@ -137,7 +137,7 @@ impl Link {
         self.router.as_ref().map_or((self.server.name(), DEVICE), |router| (router.name(), FAR_DEVICE))
     }
 
-    /// The same, to go there.
+    /// The namespace and device that are shaped, as a place to run commands in.
     pub(crate) fn bottleneck_place(&self) -> (Place<'_>, &'static str) {
         (Place::In(self.router.as_ref().unwrap_or(&self.server)), self.bottleneck().1)
     }
@@ -160,13 +160,13 @@ impl Link {
         ipv6::address(self.is_ipv6, cable_addresses(0)[0])
     }
 
-    /// The counts of the bottleneck so far.
+    /// The counters of the bottleneck so far.
     pub fn counters(&self) -> Result<Counters, LabError> {
         let (side, device) = self.bottleneck();
         Counters::parse(&tool::run(&format!("tc -n {side} -s -j qdisc show dev {device}"))?)
     }
 
-    /// The link as the kernel says it is, for the manifest.
+    /// The properties of the link as reported by the kernel, for the manifest.
     pub fn describe(&self) -> Result<BTreeMap<String, String>, LabError> {
         let name = self.server.name();
         let (side, device) = self.bottleneck();
@@ -195,16 +195,16 @@ impl Link {
         Ok(said)
     }
 
-    /// Sets what TCP would else inherit from the machine, on both sides.
+    /// Sets the TCP settings that would otherwise be inherited from the machine, on both sides.
     fn set_tcp(&self, experiment: &Experiment) -> Result<(), LabError> {
         for side in [self.server(), self.client()] {
-            // Else the kernel carries ssthresh and RTT of earlier connections to the same address into later ones.
+            // Otherwise the kernel applies ssthresh and RTT of earlier connections to later ones to the same address.
             write_setting(side, "net/ipv4/tcp_no_metrics_save", "1")?;
             if let Some(bytes) = experiment.tcp_limit_output_bytes {
                 write_setting(side, "net/ipv4/tcp_limit_output_bytes", &bytes.to_string())?;
             }
         }
-        // A new connection per request uses many ports, and a closed one rests for a minute.
+        // A new connection per request uses many ports, and a closed one keeps its port for a minute.
         write_setting(self.client(), "net/ipv4/ip_local_port_range", "1024 65535")?;
         let wanted = &experiment.congestion_control;
         congestion::while_allowed(wanted, || {
@@ -228,7 +228,7 @@ impl Drop for Link {
     }
 }
 
-/// Router solicitations and the like would be counted by the shaper. A kernel without IPv6 has none.
+/// Disables IPv6, because the shaper would count router solicitations and the like. A kernel without IPv6 sends none.
 fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
     const SETTING: &str = "net/ipv6/conf/default/disable_ipv6";
     if fs::exists(format!("/proc/sys/{SETTING}")).unwrap_or(false) {
@@ -237,10 +237,11 @@ fn silence_ipv6(namespace: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The command that writes a setting which needs the lock of all links (RTNL) at ordinary priority, whatever ours is.
+/// The command for a write that needs the lock of all links (RTNL), at ordinary priority, whatever our own is.
 ///
-/// While somebody else has that lock the kernel has the write begin again at once, for ever (`restart_syscall`). At real-time
-/// priority that keeps the processor from the one who has it: two such writes on two processors stood still for 25 minutes.
+/// If another process holds that lock, the kernel restarts the write immediately, without end (`restart_syscall`). At
+/// real-time priority this keeps the holder from the processor: two such writes on two processors blocked each other
+/// for 25 minutes.
 fn patient_write(place: Place<'_>, setting: &str, value: &str) -> Vec<String> {
     let mut words = ["chrt", "-o", "0"].map(String::from).to_vec();
     words.extend(place.prefix());
@@ -259,7 +260,7 @@ pub(crate) fn read_setting(place: Place<'_>, setting: &str) -> Result<String, La
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The offloads that matter here, of all that `ethtool -k` lists.
+/// The relevant offloads in the output of `ethtool -k`.
 fn offloads(features: &str) -> String {
     const NAMES: [&str; 4] = [
         "tcp-segmentation-offload",
@@ -275,7 +276,7 @@ fn offloads(features: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Under `chrt -f 1 weirlab run` too.
+    /// This holds under `chrt -f 1 weirlab run` too.
     #[test]
     fn what_the_kernel_would_have_begin_again_is_never_written_at_real_time_priority() {
         let words = patient_write(Place::Here, "net/ipv4/ip_forward", "1").join(" ");

@@ -1,25 +1,26 @@
-//! The machine an experiment runs on: what its manifest should say of it, and how its load is kept punctual.
+//! The machine of an experiment: its description for the manifest, and the priority that keeps its load punctual.
 
 use std::collections::BTreeMap;
 
 use crate::tool;
 use crate::virtual_time::{is_virtual, version};
 
-/// The words that `chrt` puts before a command: a real-time priority above everything ordinary, and above the servers and the lab where
-/// those run under `chrt -f 1` themselves: of equal ones the first keeps the processor (measured: 2 to 6 ms of lateness).
+/// The words of `chrt` before a command: a real-time priority above everything ordinary, and above the servers and the
+/// lab if those run under `chrt -f 1`. Of two equal priorities the first keeps the processor (measured: 2 to 6 ms of
+/// lateness).
 const REAL_TIME: [&str; 3] = ["chrt", "-f", "10"];
 
-/// The words before the load generator that let it wake up on time on a busy machine, empty where that is not allowed
+/// The words before the load generator that let it wake up on time on a busy machine; empty if that is not permitted
 /// (sched(7): it needs CAP_SYS_NICE or RLIMIT_RTPRIO).
 ///
-/// It stands for clients elsewhere, so the server should not be able to delay it. Requests at the 99th percentile were
-/// 3 to 4 ms late on two cores that also compiled, which voids a run, and 0.05 ms with this.
+/// It represents clients elsewhere, so the server should not be able to delay it. On two cores that also compiled,
+/// requests at the 99th percentile were 3 to 4 ms late, which voids a run, and 0.05 ms with this.
 pub(crate) fn punctual_prefix() -> Vec<String> {
     let attempt = [REAL_TIME.as_slice(), &["true"]].concat();
     if tool::run_words(&attempt).is_ok() { REAL_TIME.map(String::from).into() } else { vec![] }
 }
 
-/// The clock, the kernel, the processor, and the scheduling of the load.
+/// Describes the clock, the kernel, the processor, and the scheduling of the load.
 pub(crate) fn describe() -> BTreeMap<String, String> {
     let clock = if is_virtual() { "virtual" } else { "real" };
     let entries = [
@@ -35,7 +36,8 @@ fn cpuinfo() -> String {
     std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()
 }
 
-/// The number and the model of the processors, from /proc/cpuinfo; the crate `procfs` cuts a model's name at a colon.
+/// The number and the model of the processors, from /proc/cpuinfo. (The crate `procfs` cuts off a model's name at a
+/// colon.)
 fn processors(cpuinfo: &str) -> String {
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;

@@ -1,5 +1,5 @@
-//! Network namespaces that cannot outlive us: the guard removes them, and what a SIGKILL left is known by its name. With
-//! each goes a control group of the same name, in which everything that is started there runs.
+//! Network namespaces that cannot outlive this process: the guard removes them, and those left by a SIGKILL are
+//! recognised by their names. Each has a control group of the same name, in which its programs run.
 
 use std::fs::File;
 use std::io;
@@ -16,30 +16,31 @@ use crate::cgroup::{self, Cgroup};
 use crate::proc_stat::started;
 use crate::{LabError, tool};
 
-/// The folder of `ip netns` for its namespaces.
+/// The folder in which `ip netns` keeps namespaces.
 const FOLDER: &str = "/run/netns";
-/// Rounds of killing what still runs in a namespace before it is deleted; a killed process is gone in milliseconds.
+/// The maximum number of rounds of killing remaining processes in a namespace before it is deleted; a killed process
+/// ends within milliseconds.
 const KILL_ROUNDS: u32 = 50;
 
-/// Buckets of a namespace's table of TCP connections, of its own so that listing them (ten times a second) walks neither the
-/// machine's 262,144 buckets nor other runs' connections: 3 to 5 ms a sample else.
+/// The number of buckets of a namespace's own table of TCP connections. Listing them (ten times a second) then visits
+/// neither the machine's 262,144 buckets nor other runs' connections, which would take 3 to 5 ms per sample.
 const CONNECTION_BUCKETS: u32 = 16_384;
 
-/// The place where a program runs.
+/// Where a program runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// In the namespace we are in.
+    /// In the current namespace.
     Here,
     In(&'a Namespace),
 }
 
 impl Place<'_> {
-    /// The words to put before a command so that it runs there.
+    /// The words before a command that make it run there.
     pub(crate) fn prefix(self) -> Vec<String> {
         match self {
             Place::Here => vec![],
             Place::In(namespace) => {
-                // The group first: `ip netns exec` mounts a /sys of its own, in which no group is seen.
+                // The group comes first: `ip netns exec` mounts its own /sys, in which no group is visible.
                 let mut words = namespace.cgroup.as_ref().map_or(vec![], Cgroup::prefix);
                 words.extend(["ip", "netns", "exec", &namespace.name].map(String::from));
                 words
@@ -47,7 +48,7 @@ impl Place<'_> {
         }
     }
 
-    /// The folder of the control group of what runs there, if it has one.
+    /// The folder of the control group of the programs there, if it has one.
     pub(crate) fn cgroup(&self) -> Option<&Path> {
         match self {
             Place::Here => None,
@@ -55,7 +56,7 @@ impl Place<'_> {
         }
     }
 
-    /// Calls `action` there: in a thread of its own, which alone changes its namespace.
+    /// Calls `action` there, in a separate thread, so that only that thread changes its namespace.
     pub fn enter<T: Send>(self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self {
             Place::Here => action(),
@@ -64,20 +65,21 @@ impl Place<'_> {
     }
 }
 
-/// A network namespace of ours, deleted when dropped together with whatever still runs in it.
+/// A network namespace created here. It is deleted when dropped, together with all processes in it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    /// `None` on machines without control groups of version 2. Its folder goes after the processes in it, so last.
+    /// `None` on machines without control groups of version 2. Its folder must be removed after its processes, so it is
+    /// the last field.
     cgroup: Option<Cgroup>,
 }
 
 impl Namespace {
-    /// Makes one named `weir-PID-START-NUMBER-SIDE` after the process that owns it; see [`is_leftover`].
+    /// Creates a namespace named `weir-PID-START-NUMBER-SIDE` after the process that owns it; see [`is_leftover`].
     pub(crate) fn create(side: &str) -> Result<Namespace, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // The guard comes first: should `ip` fail half-way, what it made is removed.
+        // The guard is created first: if `ip` fails half-way, its results are removed.
         let name = format!("weir-{}-{number}-{side}", owner());
         let namespace = Namespace { cgroup: Cgroup::create(&name), name };
         tool::run_words(&add_words(&namespace.name))?;
@@ -101,8 +103,8 @@ impl Namespace {
     }
 }
 
-/// The command that adds a namespace with its own table of connections, made from within a passing one, whose children alone
-/// that concerns (Linux 6.1; older kernels have one table for the machine).
+/// The command that adds a namespace with its own table of connections. It is run within a temporary namespace, because
+/// the setting affects only a namespace's children (Linux 6.1; older kernels have one table for the machine).
 fn add_words(name: &str) -> Vec<String> {
     let script = format!(
         "echo {CONNECTION_BUCKETS} 2>/dev/null >/proc/sys/net/ipv4/tcp_child_ehash_entries; exec ip netns add {name}"
@@ -121,26 +123,26 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes the namespaces of experiments whose process is dead, and gives their names.
+/// Removes the namespaces of experiments whose process is dead, and returns their names.
 pub fn remove_leftovers() -> Result<Vec<String>, LabError> {
     let Ok(entries) = std::fs::read_dir(FOLDER) else { return Ok(vec![]) };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let leftovers: Vec<String> = names.filter(|name| is_leftover(name, started)).collect();
     for name in &leftovers {
-        // Another experiment that begins now may have been faster.
+        // Another experiment that starts now may have removed it first.
         remove(name).or_else(|error| if Path::new(FOLDER).join(name).exists() { Err(error) } else { Ok(()) })?;
         cgroup::remove(name);
     }
     Ok(leftovers)
 }
 
-/// The begin of the names of all that we make: `PID-START` of the process that owns it.
+/// The prefix of all names created here: `PID-START` of the process that owns them.
 pub(crate) fn owner() -> String {
     let pid = std::process::id();
     format!("{pid}-{}", started(pid).unwrap_or_default())
 }
 
-/// Is this a namespace of ours whose owner is dead?
+/// Returns true if this is a namespace of ours whose owner is dead.
 fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
     let ["weir", pid, start, number, "server" | "client" | "router" | "wire" | "wan"] = parts[..] else {
@@ -149,13 +151,13 @@ fn is_leftover(name: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     number.parse::<u32>().is_ok() && is_dead(pid, start, start_of)
 }
 
-/// Returns true if the owner `PID-START` is dead. Its start time follows its pid, since pids recur.
+/// Returns true if the owner `PID-START` is dead. PIDs are reused, so the start time follows.
 pub(crate) fn is_dead(pid: &str, start: &str, start_of: impl Fn(u32) -> Option<u64>) -> bool {
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
     start_of(pid) != Some(start)
 }
 
-/// Ends what still runs in a namespace of ours, by id, and deletes it; its devices and qdiscs go with it.
+/// Ends the remaining processes in a namespace of ours by their IDs, and deletes it with its devices and qdiscs.
 fn remove(name: &str) -> Result<(), LabError> {
     for _ in 0..KILL_ROUNDS {
         let pids = tool::run(&format!("ip netns pids {name}"))?;
@@ -164,14 +166,14 @@ fn remove(name: &str) -> Result<(), LabError> {
             break;
         }
         for pid in pids {
-            // It may have ended by itself since.
+            // The process may have ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     let number = std::fs::metadata(Path::new(FOLDER).join(name)).map(|file| file.ino());
     tool::run(&format!("ip netns del {name}"))?;
-    // Its trees went with it; nobody will call for what was there before them.
+    // Its trees were deleted with it, so the saved earlier qdiscs are not needed.
     if let Ok(number) = number {
         uplink::tree::forget_namespace(number);
     }
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_leftover_is_ours_and_its_owner_is_dead() {
-        // Process 100 is alive and began at tick 5000; no other is.
+        // Process 100 is alive and began at tick 5000; no other process is alive.
         let start_of = |pid| (pid == 100).then_some(5000);
         assert!(is_leftover("weir-99-5000-0-server", start_of));
         assert!(is_leftover("weir-100-4000-0-client", start_of), "the pid was used again");

@@ -1,4 +1,4 @@
-//! One run: a fresh link, one server, one load; what it took is added to the manifest the load generator wrote.
+//! One run: a new link, one server, one load. Its measurements are added to the manifest of the load generator.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,20 +22,21 @@ use crate::{
     said, server_side, tool, watch,
 };
 
-/// The server's port; a namespace has no other.
+/// The server's port, the only one in its namespace.
 pub(crate) const PORT: u16 = 8080;
-/// The time that a load may take longer than its jobs on the link: users come again, packets are lost, and the generator decides
-/// when to give up (120 s after the last arrival unless told); beyond this it hangs.
+/// The time by which a load may exceed the duration of its jobs on the link. Users retry, packets are lost, and the
+/// generator decides when to give up (120 s after the last arrival by default). A load that takes longer counts as
+/// hung.
 const LOAD_WITHIN: Duration = Duration::from_secs(180);
 
-/// The measurements around the load.
+/// The measurements before, during and after the load.
 struct Measured {
     server_cpu: Duration,
     elapsed: Duration,
     counters: Option<Counters>,
 }
 
-/// Does one run of the plan; its folder is `plan.out`/NAME.
+/// Carries out one run of the plan; its folder is `plan.out`/NAME.
 pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &Interrupt) -> Result<Run, LabError> {
     let folder = make_folder(plan, spec)?;
     let weir = plan.programs.weir.as_deref();
@@ -57,7 +58,7 @@ pub(crate) fn one_run(plan: &Plan<'_>, spec: &RunSpec, site: &Path, interrupt: &
     complete(&folder, spec, measured, taken, environment)
 }
 
-/// Attaches, if the run does; gives the command, and what follows the line.
+/// Attaches if the run does so. Returns the command, and the program that follows the line.
 fn attach(
     plan: &Plan<'_>,
     spec: &RunSpec,
@@ -96,7 +97,7 @@ impl Serving {
         self.upstream.as_mut().map_or(Ok(()), Upstream::check_running)
     }
 
-    /// For the manifest.
+    /// Describes the server and the upstream for the manifest.
     fn describe(&self) -> BTreeMap<String, String> {
         let mut described = self.upstream.as_ref().map(Upstream::describe).unwrap_or_default();
         described.insert("server_command".into(), self.command.join(" "));
@@ -112,7 +113,7 @@ fn make_folder(plan: &Plan<'_>, spec: &RunSpec) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// The facts of a run that are known without doing it.
+/// The properties of a run that are known in advance.
 fn described(plan: &Plan<'_>, spec: &RunSpec) -> BTreeMap<String, String> {
     let mut environment = plan.environment.clone();
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
@@ -139,7 +140,7 @@ fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {
     }
 }
 
-/// Runs the load and reads the server's CPU time and the bottleneck's counters before and after.
+/// Runs the load, and reads the server's CPU time and the bottleneck's counters before and after.
 fn measure(
     plan: &Plan<'_>,
     spec: &RunSpec,
@@ -194,7 +195,7 @@ fn await_load(
     Ok(())
 }
 
-/// A bar on the terminal with the seconds left; invisible when standard error is a file.
+/// A progress bar with the remaining seconds; invisible if standard error is a file.
 fn progress_bar(name: &str, seconds: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} s, {eta} left");
     ProgressBar::new(seconds)
@@ -223,7 +224,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     }
     flag("name", spec.name.clone());
     flag("server", spec.server.name().into());
-    // What orders the bytes, whether the server does it or a program beside it.
+    // The policy that orders the bytes, in the server or in a program in front of it.
     let (policy, shaping) = match spec.attach {
         Some(policy) => (policy.name().to_string(), experiment.qdisc_of(spec).name()),
         None => (spec.policy.to_string(), spec.shaping.as_str()),
@@ -234,7 +235,7 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     Ok(command)
 }
 
-/// Adds to the manifest what only we can know, and writes it back. Whether that voids the run, `report` says.
+/// Adds our own measurements to the manifest and writes it. `report` judges whether they void the run.
 fn complete(
     folder: &Path,
     spec: &RunSpec,
@@ -250,7 +251,7 @@ fn complete(
     said::write(folder, &samples.series(LOG_COLUMN))?;
     environment.extend(shares(&samples, run.manifest.seconds));
     environment.extend(given_up(&samples));
-    // A line that changes is full at another load each time.
+    // A line that changes is full at varying loads.
     let is_steady = !line::is_kept(folder);
     environment.extend(is_steady.then(|| carried(&samples, run.manifest.link_bps, run.manifest.seconds)).flatten());
     if let Some(calibration) = is_steady.then(|| Calibration::of(&run, &samples)).flatten() {
@@ -269,14 +270,15 @@ fn complete(
     Ok(run)
 }
 
-/// Connections that the server's kernel gave up during the run: their clients heard nothing, so they count with the time they waited.
+/// Returns the number of connections that the server's kernel gave up during the run. Their clients received nothing,
+/// so they count with the time that they waited.
 fn given_up(samples: &Samples) -> Option<(String, String)> {
     let counted = samples.series("aborts_on_timeout_total");
     let (first, last) = counted.first().zip(counted.last())?;
     Some((GIVEN_UP.into(), last.1.saturating_sub(first.1).to_string()))
 }
 
-/// When the run's clock was zero, as the load generator says.
+/// The instant at which the run's clock was zero, from the load generator's manifest.
 fn began_unix_ns(manifest: &Manifest) -> Result<u64, LabError> {
     let said = manifest.environment.get("started_unix_ns").and_then(|text| text.parse().ok());
     said.ok_or_else(|| LabError::Output {
@@ -294,7 +296,7 @@ fn amend(manifest: &mut Manifest, measured: &Measured, environment: BTreeMap<Str
     }
 }
 
-/// Versions of the programs that had a part.
+/// The versions of the programs used in the run.
 fn versions(spec: &RunSpec, weir: Option<&Path>) -> BTreeMap<String, String> {
     let found = || find_program(spec.server.program()).ok();
     let server = match spec.server {

@@ -3,19 +3,19 @@ use std::fmt;
 use serde::Deserialize;
 use units::{Nanos, Rate};
 
-/// Beyond any path on earth, by satellite too; a larger one is a mistake of units.
+/// The maximum round-trip time, above that of any path on earth, including satellites; a larger value is a wrong unit.
 const RTT_MAX: Nanos = Nanos::from_secs(10);
 
-/// The spread of delays around their mean, in netem's words.
+/// The distribution of delays around their mean, in netem's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// Anything within one jitter of the mean: what netem does when no distribution is named.
+    /// Uniform within one jitter of the mean, netem's default.
     Uniform,
-    /// The jitter is the standard deviation; nothing is further than four of them from the mean.
+    /// Normal, with the jitter as the standard deviation, bounded at four standard deviations from the mean.
     #[default]
     Normal,
-    /// Most delays a little below the mean, few far above it: bounded Pareto, from 0.67 jitters below to 4 above.
+    /// Most delays slightly below the mean, and few far above it: bounded Pareto, from 0.67 jitters below to 4 above.
     Pareto,
 }
 
@@ -37,71 +37,72 @@ impl Shape {
     }
 }
 
-/// Which packets of a path suffer.
+/// The directions in which a path affects packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ways {
-    /// The packets to the client and those to the server: half the delay each way, and loss and rate each way. What 003 does
-    /// (section 5.1 B: Dummynet's behaviour, incoming and outgoing packets).
+    /// Packets to the client and packets to the server, with half the delay each way, and loss and rate each way, as in
+    /// 003 (section 5.1 B: Dummynet's behaviour, incoming and outgoing packets).
     #[default]
     Both,
-    /// Only those to the client, which then have all the delay. What 002 does (section 5.1: netem on incoming packets).
+    /// Only packets to the client, which then have the whole delay, as in 002 (section 5.1: netem on incoming packets).
     In,
 }
 
-/// The way of a packet.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToClient,
     ToServer,
 }
 
-/// The effect of a path on packets one way.
+/// The effect of a path on packets in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
-    /// Mean delay.
+    /// The mean delay.
     pub delay: Nanos,
-    /// Spread of the delay around its mean, in the sense of its shape.
+    /// The spread of the delay around its mean, as defined by its shape.
     pub jitter: Nanos,
     pub shape: Shape,
-    /// Probability that a packet is lost, each by itself.
+    /// The probability that a packet is lost, independently of other packets.
     pub loss: f64,
-    /// Rate of the narrowest link of the path, if any.
+    /// The rate of the narrowest link of the path, if any.
     pub rate: Option<Rate>,
-    /// True if packets may overtake each other, as their delays would have it.
+    /// True if packets may overtake each other according to their delays.
     pub reorder: bool,
 }
 
 impl Conditions {
-    /// Returns true if packets pass as if there were no path.
+    /// Returns true if the path has no effect.
     pub fn is_plain(&self) -> bool {
         self.delay == Nanos::ZERO && self.jitter == Nanos::ZERO && self.loss == 0.0 && self.rate.is_none()
     }
 
-    /// The longest delay there is, waiting for the rate apart.
+    /// The maximum delay, without the wait for the rate.
     pub fn delay_max(&self) -> Nanos {
         self.delay + Nanos((self.jitter.0 as f64 * self.shape.bound()) as u64)
     }
 }
 
-/// The effect of a path between server and client, as people write it.
+/// The effect of a path between server and client, as specified by users.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PathSpec {
-    /// Mean round-trip time it adds.
+    /// The mean round-trip time that it adds.
     pub rtt: Nanos,
-    /// Spread of that round-trip time.
+    /// The spread of that round-trip time.
     pub jitter: Nanos,
     pub shape: Shape,
-    /// Probability that a packet is lost, on each of the ways that suffer.
+    /// The probability that a packet is lost, in each affected direction.
     pub loss: f64,
     pub rate: Option<Rate>,
     pub ways: Ways,
-    /// True if packets may overtake each other, as with netem's own jitter; else each waits for all that are before it.
+    /// True if packets may overtake each other, as with netem's own jitter; otherwise each waits for all packets before
+    /// it.
     pub reorder: bool,
 }
 
 impl PathSpec {
-    /// Returns its fault, in words for the author of the file.
+    /// Checks the path. Returns a fault in words for the author of the file.
     pub fn check(&self) -> Result<(), String> {
         if self.rtt > RTT_MAX {
             return Err(format!("rtt `{}` is too long: write at most {}", text(self.rtt), text(RTT_MAX)));
@@ -121,15 +122,15 @@ impl PathSpec {
         Ok(())
     }
 
-    /// Returns true if packets pass as if there were no path.
+    /// Returns true if the path has no effect.
     pub fn is_plain(&self) -> bool {
         self.one_way(Way::ToClient).is_plain()
     }
 
-    /// The delay and loss of packets that go this way.
+    /// The delay and loss of packets in this direction.
     ///
-    /// Both ways together have the round-trip time and its spread: of two independent normal delays each has 1/sqrt(2) of
-    /// the spread of their sum.
+    /// The two directions together have the round-trip time and its spread: two independent normal delays each have
+    /// 1/sqrt(2) of the spread of their sum.
     pub fn one_way(&self, way: Way) -> Conditions {
         let &PathSpec { rtt, jitter, shape, loss, rate, ways, reorder } = self;
         let plain = Conditions { delay: Nanos::ZERO, jitter: Nanos::ZERO, shape, loss: 0.0, rate: None, reorder };
@@ -160,7 +161,7 @@ impl fmt::Display for PathSpec {
     }
 }
 
-/// In the largest unit that keeps it whole.
+/// Formats a span in the largest unit in which it is a whole number.
 fn text(span: Nanos) -> String {
     let Nanos(ns) = span;
     for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {

@@ -1,26 +1,26 @@
-//! Names between braces in the configuration of a run, as `{address}`.
+//! Names in braces in the configuration of a run, such as `{address}`.
 //!
-//! A brace that begins anything else, as a table of TOML does, is text.
+//! A brace that begins anything else, such as a table of TOML, is plain text.
 
-/// The names that every run fills in.
+/// The names that are replaced in every run.
 pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "shaping", "access_log"];
 
-/// The name that a run with an upstream fills in too.
+/// The additional name in a run with an upstream.
 pub(crate) const UPSTREAM: &str = "upstream";
 
-/// The name in front, if the text begins with one between braces.
+/// The name at the beginning, if the text begins with a name in braces.
 fn first(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.split_once('}')?.0;
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     (is_name && !name.is_empty()).then_some(name)
 }
 
-/// The first name that `is_known` does not know.
+/// The first name that `is_known` rejects.
 pub(crate) fn unknown(text: &str, is_known: impl Fn(&str) -> bool) -> Option<&str> {
     text.match_indices('{').filter_map(|(at, _)| first(&text[at..])).find(|name| !is_known(name))
 }
 
-/// The text with the value of each name in its place; what a value holds is not looked at again.
+/// Returns the text with each name replaced by its value; values are not scanned again.
 pub(crate) fn fill<E>(text: &str, mut value: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
     let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, behind)) = rest.find('{').map(|at| rest.split_at(at)) {

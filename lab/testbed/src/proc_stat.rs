@@ -1,4 +1,4 @@
-//! CPU time of a server, from /proc: the sum over its process tree, since nginx works in children of its master.
+//! The CPU time of a server from /proc: the sum over its process tree, because nginx works in children of its master.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use procfs::process::{Process, Stat, all_processes};
 
 use crate::LabError;
 
-/// When a living process began, ticks since boot: with the pid it names a process for good.
+/// The start of a living process in ticks since boot; together with the PID it identifies the process uniquely.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.starttime)
 }
@@ -17,15 +17,16 @@ fn stat(pid: u32) -> Option<Stat> {
     Process::new(pid.try_into().ok()?).and_then(|process| process.stat()).ok()
 }
 
-/// CPU time used so far by a process and all its living descendants.
+/// The CPU time used so far by a process and all its living descendants.
 pub(crate) fn tree_cpu(root: u32) -> Result<Duration, LabError> {
     let processes = all_processes().map_err(|e| LabError::io("/proc", io::Error::other(e)))?;
     let stats: Vec<Stat> = processes.filter_map(|process| process.and_then(|process| process.stat()).ok()).collect();
     Ok(tree(&stats, root).map(cpu_of).sum())
 }
 
-/// CPU time of one process. Its stat counts whole ticks, which loses all of a server like Apache, whose hundreds of
-/// processes use a few milliseconds each; the scheduler counts nanoseconds, but by thread, and forgets those that ended.
+/// The CPU time of one process. The kernel's `stat` counts whole ticks, which loses all of a server like Apache, whose
+/// hundreds of processes use a few milliseconds each. The scheduler counts nanoseconds, but by thread, and forgets
+/// threads that ended.
 fn cpu_of(stat: &Stat) -> Duration {
     let counted = || {
         let schedstat = Process::new(stat.pid).and_then(|process| process.schedstat()).ok()?;
@@ -34,7 +35,7 @@ fn cpu_of(stat: &Stat) -> Duration {
     (stat.num_threads == 1).then(counted).flatten().unwrap_or_else(|| Duration::from_millis(ticks_ms(stat)))
 }
 
-/// User and system time.
+/// The user and system time.
 fn ticks_ms(stat: &Stat) -> u64 {
     (stat.utime + stat.stime) * 1000 / procfs::ticks_per_second()
 }
@@ -45,7 +46,7 @@ fn tree(stats: &[Stat], root: u32) -> impl Iterator<Item = &Stat> {
 }
 
 fn descends(parents: &BTreeMap<i32, i32>, pid: i32, root: u32) -> bool {
-    // No chain of parents is longer than there are processes, whatever races made of the snapshot.
+    // A chain of parents is not longer than the number of processes, however inconsistent the snapshot is.
     let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(parents.len() + 1);
     chain.into_iter().any(|ancestor| u32::try_from(ancestor) == Ok(root))
 }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
     use procfs::FromRead;
 
-    /// Of two threads, as /proc/PID/stat has it (proc_pid_stat(5)).
+    /// The stat of a process with two threads, as in /proc/PID/stat (proc_pid_stat(5)).
     fn of(pid: i32, name: &str, parent: i32, cpu_ticks: u64) -> Stat {
         let line = format!("{pid} ({name}) R {parent} 42 42 0 -1 4194560 1 2 3 4 {cpu_ticks} 25 9 9 20 0 2 0 98765");
         Stat::from_read(format!("{line} {}", ["0"; 30].join(" ")).as_bytes()).unwrap()
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn the_tree_and_nothing_else() {
         let stat = |pid, parent, cpu_ticks| of(pid, "a", parent, cpu_ticks);
-        // 1 is init, 10 the master with workers 11 and 12, 13 a child of 12, 20 a stranger, 30 and 31 a false loop.
+        // 1 is init, 10 the master with workers 11 and 12, 13 a child of 12, 20 unrelated, 30 and 31 a false loop.
         let stats = [
             stat(1, 0, 1000),
             stat(10, 1, 1),

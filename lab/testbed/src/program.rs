@@ -1,4 +1,4 @@
-//! A program of an experiment: started somewhere, logged to a file, measured, and ended by the guard that owns it.
+//! A program of an experiment: started at a place, logged to a file, measured, and ended by the guard that owns it.
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::namespace::Place;
 use crate::{LabError, find_program, proc_stat, tool};
 
-/// The time that a program may take to end by itself once asked to, before it is killed.
+/// The time that a program may take to end after SIGTERM, before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
-/// The interval at which a wait looks again: short against a run of seconds, long against what a look costs.
+/// The polling interval of waits: short compared with a run of seconds, long compared with the cost of a poll.
 pub(crate) const POLL_EVERY: Duration = Duration::from_millis(20);
 /// The lines of a failed program's log that an error quotes.
 const TAIL_LINES: usize = 5;
 
-/// A running program. Dropping it asks it to end (SIGTERM), then kills it and its process group.
+/// A running program. Dropping it sends SIGTERM, then kills it and its process group.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -27,11 +27,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command` (program and arguments) at `place`; messages call it `name`; standard output and error go to the
-    /// file `log`.
+    /// Starts `command` (program and arguments) at `place`. Messages call it `name`; its standard output and error go
+    /// to the file `log`.
     ///
-    /// `setpriv` makes the kernel send it SIGTERM should we die without running our guards (SIGKILL); it and
-    /// what stands before the program replace themselves by it, so the pid we hold is the program's own.
+    /// `setpriv` makes the kernel send it SIGTERM if this process dies without running its guards (SIGKILL). It and the
+    /// other prefixes replace themselves with the program, so the PID held here is the program's own.
     pub fn start(place: Place<'_>, name: &str, command: &[String], log: &Path) -> Result<Program, LabError> {
         let open = || File::create(log).and_then(|file| Ok((file.try_clone()?, file)));
         let (out, err) = open().map_err(|e| LabError::path(log, e))?;
@@ -52,17 +52,17 @@ impl Program {
         self.child.id()
     }
 
-    /// CPU time used so far by the program and its descendants.
+    /// The CPU time used so far by the program and its descendants.
     pub fn cpu(&self) -> Result<Duration, LabError> {
         proc_stat::tree_cpu(self.child.id())
     }
 
-    /// Its end, if it has ended.
+    /// Returns the exit status if the program has ended.
     pub fn poll_exit(&mut self) -> Result<Option<ExitStatus>, LabError> {
         self.child.try_wait().map_err(|e| LabError::io(&self.name, e))
     }
 
-    /// An error if it has ended, for a program that must go on.
+    /// Returns an error if a program that must continue has ended.
     pub fn check_running(&mut self) -> Result<(), LabError> {
         match self.poll_exit()? {
             None => Ok(()),
@@ -70,7 +70,7 @@ impl Program {
         }
     }
 
-    /// An error if it has failed; whether it has ended well, for a program that is to end.
+    /// Returns an error if the program has failed; otherwise whether it has ended successfully.
     pub fn poll_success(&mut self) -> Result<bool, LabError> {
         match self.poll_exit()? {
             None => Ok(false),
@@ -79,7 +79,7 @@ impl Program {
         }
     }
 
-    /// The error that says how it ended and quotes the end of its log.
+    /// The error that describes how it ended and quotes the end of its log.
     pub(crate) fn failed(&self, ended: &str) -> LabError {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let tail = tail(&String::from_utf8_lossy(&bytes));
@@ -89,14 +89,14 @@ impl Program {
     fn stop(&mut self) {
         let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
         if let Ok(None) = self.child.try_wait() {
-            // Not reaped yet, so the pid is still its own.
+            // Not reaped yet, so the PID is still its own.
             let _ = kill_process(pid, Signal::TERM);
             let asked = Instant::now();
             while asked.elapsed() < STOP_WITHIN && matches!(self.child.try_wait(), Ok(None)) {
                 std::thread::sleep(POLL_EVERY);
             }
         }
-        // The group we made for it: workers whose master died, or all of it when it did not listen.
+        // The program's group: workers whose master died, or all of it if it ignored SIGTERM.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn dropping_it_ends_its_children_too() {
-        // The master dies of SIGTERM at once; the worker ignores it, as an orphan might.
+        // The master dies of SIGTERM immediately; the worker ignores it, as an orphan might.
         let (program, log) = start("tree", "(trap '' TERM; echo worker; while :; do sleep 0.05; done) & wait");
         while fs::read_to_string(&log).unwrap().is_empty() {
             std::thread::sleep(POLL_EVERY);

@@ -1,16 +1,16 @@
-//! What the bottleneck counted, from `tc -s -j qdisc show`.
+//! The counters of the bottleneck, from `tc -s -j qdisc show`.
 
 use serde::Deserialize;
 
 use crate::LabError;
 
-/// The bottleneck's counters since it was made.
+/// The bottleneck's counters since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes that left, as the shaper counts them (with 14 bytes of Ethernet header per packet).
+    /// The bytes that left, as the shaper counts them (with 14 bytes of Ethernet header per packet).
     pub sent_bytes: u64,
     pub sent_packets: u64,
-    /// Packets the FIFO had no room for.
+    /// The packets for which the FIFO had no room.
     pub dropped_packets: u64,
 }
 
@@ -24,8 +24,8 @@ struct Qdisc {
 }
 
 impl Counters {
-    /// The root qdisc counts what left; drops are counted where they happen, in the FIFO, and by the root if it is
-    /// told of them, so the larger figure is the number of packets lost.
+    /// Parses the counters. The root qdisc counts packets that left. Drops are counted where they happen, in the FIFO,
+    /// and also by the root if it is notified, so the larger figure is the number of lost packets.
     pub(crate) fn parse(json: &str) -> Result<Counters, LabError> {
         let error = |reason: String| LabError::Output { what: "what `tc -s -j qdisc show` printed".into(), reason };
         let qdiscs: Vec<Qdisc> = serde_json::from_str(json).map_err(|e| error(e.to_string()))?;
@@ -34,7 +34,7 @@ impl Counters {
         Ok(Counters { sent_bytes: root.bytes, sent_packets: root.packets, dropped_packets })
     }
 
-    /// The counts since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn since(self, earlier: Counters) -> Counters {
         Counters {
             sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
@@ -48,7 +48,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    /// As iproute2 6.1 prints it.
+    /// The output of iproute2 6.1.
     const PRINTED: &str = r#"[{"kind":"htb","handle":"1:","root":true,"refcnt":3,"options":{"r2q":10,"default":"0x1",
         "direct_packets_stat":1,"direct_qlen":1000},"bytes":6624568,"packets":4386,"drops":3,"overlimits":204,
         "requeues":0,"backlog":0,"qlen":0},{"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":100},

@@ -1,4 +1,4 @@
-//! One run of an experiment: what serves the jobs, in which order, and what stands at the bottleneck.
+//! One run of an experiment: the server of the jobs, their order, and the queue at the bottleneck.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -10,11 +10,11 @@ use workload::STREAMS_MAX;
 use crate::experiment::check_name;
 use crate::{Framing, Network, Told, placeholders, upstream};
 
-/// A run: what serves the jobs, and in which order.
+/// A run: the server of the jobs, and their order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// Also the name of the run's folder: letters, digits, `-`, `_`.
+    /// The name of the run and of its folder: letters, digits, `-`, `_`.
     #[serde(deserialize_with = "name")]
     pub name: String,
     pub server: Server,
@@ -23,52 +23,60 @@ pub struct RunSpec {
     /// One of [`SHAPINGS`].
     #[serde(default = "off", deserialize_with = "shaping")]
     pub shaping: String,
-    /// The rate of the uplink that Weir, or `weir attach` at a server before a router, is told, instead of what the experiment says.
+    /// The uplink rate that is configured in Weir, or in `weir attach` at a server before a router, instead of the
+    /// experiment's.
     pub told: Option<Told>,
-    /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
+    /// Additional flags for the server: of `weir serve`, or of another server (Apache's `-c DIRECTIVE`), whose
+    /// configuration is unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{shaping}`, `{access_log}` (a file in the
-    /// run's folder), `{upstream}` (its address) and the names of `fill` are replaced in it.
+    /// The text of a weir.toml, which the run starts with `weir run`. `{address}`, `{site}`, `{link}`, `{policy}`,
+    /// `{shaping}`, `{access_log}` (a file in the run's folder), `{upstream}` (its address) and the names of `fill` are
+    /// replaced in it.
     pub config: Option<String>,
-    /// Codings in which the server sends text, as operators set it: of nginx br and gzip, each perhaps with its level (`br:11`), of Caddy zstd
-    /// and gzip, in the order in which it prefers them. Weir has its own, and dictionaries; any here leave them on.
+    /// The codings in which the server sends text, as operators configure them: for nginx br and gzip, optionally with
+    /// a level (`br:11`), for Caddy zstd and gzip, in order of preference. Weir has its own codings, and dictionaries;
+    /// any entry here leaves them on.
     #[serde(default)]
     pub codings: Vec<String>,
-    /// The server has no files, but passes requests on to an application server at its host, which has them, and tells their lengths or not.
+    /// How the application server marks the end of bodies, if the server has no files and passes requests to an
+    /// application server on its host.
     pub upstream: Option<Framing>,
-    /// More flags for `weirlab upstream`: its workers, and how long requests take it.
+    /// Additional flags for `weirlab upstream`: its workers, and the duration of requests.
     #[serde(default)]
     pub upstream_flags: Vec<String>,
-    /// The clients speak TLS, and the server has a certificate that signs itself.
+    /// The clients use TLS, and the server has a self-signed certificate.
     #[serde(default)]
     pub tls: bool,
-    /// None of its clients' connections resumes the TLS session of an earlier one.
+    /// No connection of its clients resumes the TLS session of an earlier one.
     #[serde(default)]
     pub full_handshakes: bool,
-    /// The server's certificate has at least so many bytes, as a chain of several has; unset is one alone, of a few hundred.
+    /// The minimum bytes of the server's certificate, as of a chain of several; unset for a single one of a few hundred
+    /// bytes.
     pub certificate_bytes: Option<u16>,
-    /// The clients speak HTTP/2, with up to so many requests at once on a connection; with `tls` by ALPN, else with prior knowledge.
+    /// The clients use HTTP/2, with up to this many concurrent requests on a connection: with `tls` by ALPN, otherwise
+    /// with prior knowledge.
     pub h2: Option<NonZeroU32>,
-    /// The same of HTTP/3, over UDP at the same port; with `tls`.
+    /// The clients use HTTP/3, with up to this many concurrent requests on a connection, over UDP at the same port;
+    /// requires `tls`.
     pub h3: Option<NonZeroU32>,
-    /// Connections that a client has at once, as browsers do; unset is no limit.
+    /// The maximum number of connections of a client, as in browsers; unset for no limit.
     pub client_connections: Option<NonZeroU32>,
-    /// The qdisc at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
+    /// The qdisc at the bottleneck; [`crate::Experiment::qdisc_of`] defines the default.
     #[serde(rename = "qdisc")]
     pub(crate) qdisc_given: Option<Qdisc>,
-    /// More flags for the `weir uplink up` that builds `bands`.
+    /// Additional flags for the `weir uplink up` that builds `bands`.
     #[serde(default)]
     pub qdisc_flags: Vec<String>,
-    /// The policy by which `weir attach` orders what the server sends; unset attaches nothing.
+    /// The policy by which `weir attach` orders the server's traffic; unset attaches nothing.
     pub attach: Option<Attach>,
-    /// More flags for `weir attach`.
+    /// Additional flags for `weir attach`.
     #[serde(default)]
     pub attach_flags: Vec<String>,
-    /// The server is in a container: its host, which attaches, only forwards its packets.
+    /// The server is in a container. Its host, which attaches, only forwards its packets.
     #[serde(default)]
     pub container: bool,
-    /// Name of the run this one is compared with, instead of the first.
+    /// The name of the run that this one is compared with, instead of the first.
     pub baseline: Option<String>,
 }
 
@@ -109,13 +117,13 @@ pub enum Qdisc {
     /// A single FIFO of `fifo_packets` under the shaper: the papers' FAIR.
     #[default]
     Fifo,
-    /// fq_codel as it comes, under the shaper: what most distributions have.
+    /// fq_codel with its defaults under the shaper: the default of most distributions.
     FqCodel,
-    /// fq as it comes, under the shaper: each connection by turns, paced by its TCP.
+    /// fq with its defaults under the shaper: connections take turns, each paced by its TCP.
     Fq,
-    /// CAKE as it comes, which shapes by itself.
+    /// CAKE with its defaults, which shapes by itself.
     Cake,
-    /// CAKE with the link shared between client hosts first (`dual-dsthost`), their connections second.
+    /// CAKE that shares the link first between client hosts (`dual-dsthost`), then between their connections.
     CakeHosts,
     /// The priority bands of `weir uplink up`, with its own shaper.
     Bands,
@@ -133,12 +141,12 @@ impl Qdisc {
         }
     }
 
-    /// A shaper of another kind stands over it.
+    /// Returns true if it needs a separate shaper above it.
     pub(crate) fn is_under_shaper(self) -> bool {
         matches!(self, Qdisc::Fifo | Qdisc::FqCodel | Qdisc::Fq)
     }
 
-    /// Built by `weir uplink up`, and of use only where the server's own packets queue.
+    /// Returns true if `weir uplink up` builds it; it is useful only where the server's own packets queue.
     pub(crate) fn is_ours(self) -> bool {
         self == Qdisc::Bands
     }
@@ -166,17 +174,17 @@ impl Attach {
 }
 
 impl RunSpec {
-    /// Returns true if the server has a certificate of its own making, and is asked over TLS.
+    /// Returns true if the server has a self-made certificate, and is requested over TLS.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.tls || self.flags.iter().any(|flag| flag == crate::server::TLS_FLAG)
     }
 
-    /// Returns, of HTTP/2 and HTTP/3, the key, and how many requests a connection has at once.
+    /// Returns the key of HTTP/2 or HTTP/3 if one is set, and the maximum concurrent requests on a connection.
     fn streams(&self) -> Option<(&'static str, NonZeroU32)> {
         self.h2.map(|streams| ("h2", streams)).or(self.h3.map(|streams| ("h3", streams)))
     }
 
-    /// Refuses a protocol that the lab does not give this server.
+    /// Refuses a protocol that the lab does not support for this server.
     fn check_protocol(&self, per_connection: u64) -> Result<(), String> {
         let name = self.server.name();
         match (self.server, self.streams()) {
@@ -251,8 +259,8 @@ impl RunSpec {
         Ok(())
     }
 
-    /// The qdisc that this run's keys ask for: the one named, else the one its shaping or `attach` cannot
-    /// do without. Before a router's line `attach` makes its own.
+    /// The qdisc that this run's keys require: the named one, or otherwise the one that its shaping or `attach` needs.
+    /// In front of a router's line, `attach` creates its own.
     pub(crate) fn qdisc_wanted(&self, network: Network) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
             (_, Some(_)) if network == Network::Router => None,
@@ -261,7 +269,7 @@ impl RunSpec {
         })
     }
 
-    /// Checks the names between braces in its configuration, where these are given besides a run's own.
+    /// Checks the names in braces in its configuration, given the names in `fill` in addition to the run's own.
     pub(crate) fn check_placeholders(&self, fill: &BTreeMap<String, u64>) -> Result<(), String> {
         let own = placeholders::OWN.into_iter().chain(self.upstream.map(|_| placeholders::UPSTREAM));
         let is_known = |name: &str| own.clone().any(|own| own == name) || fill.contains_key(name);
@@ -272,7 +280,7 @@ impl RunSpec {
         Err(format!("run `{}`: config: unknown `{{{unknown}}}`, expected one of {}", self.name, names.join(", ")))
     }
 
-    /// Checks a run that stands before this qdisc on this network.
+    /// Checks a run with this qdisc on this network.
     pub(crate) fn check(&self, qdisc: Qdisc, network: Network, per_connection: u64) -> Result<(), String> {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
@@ -333,7 +341,7 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::E
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// The values of `weir serve --shaping`; the server would refuse others only once its machine has booted.
+/// The values of `weir serve --shaping`. The server would refuse others only after its machine has booted.
 const SHAPINGS: [&str; 5] = ["auto", "paced", "bands", "bands-at-once", "off"];
 
 fn shaping<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -357,7 +365,7 @@ mod tests {
     use crate::Experiment;
     use std::path::Path;
 
-    /// An experiment of one run, whose keys are `run`, with `more` at its top.
+    /// An experiment of one run with the keys `run`, with `more` at its top.
     fn parse(more: &str, run: &str) -> Result<Experiment, String> {
         let text = format!(
             "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\n{run}\n"

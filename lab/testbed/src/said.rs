@@ -1,5 +1,5 @@
-//! What a server said of its line while a run went on: the lines of its log with `weir: uplink`, each with the second in which
-//! it was there, as `uplink.csv` in the run's folder.
+//! The messages of a server about its line during a run: the lines of its log with `weir: uplink`, each with the second
+//! in which it appeared, as `uplink.csv` in the run's folder.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,14 +9,16 @@ use crate::server::SERVER_LOG;
 
 pub(crate) const FILE: &str = "uplink.csv";
 const HEADING: &str = "at_s,text\n";
-/// The mark in each line of its log, behind the time that lines of standard error have, and behind it those about the line: `uplink 9.42 Mbit/s: found`, `uplink: pace lowered`.
+/// The mark in each line of the log. It follows the time that lines on standard error have, and precedes messages such
+/// as `uplink 9.42 Mbit/s: found` and `uplink: pace lowered`.
 const PREFIX: &str = "weir: ";
 const MARKS: [&str; 2] = ["uplink ", "uplink: "];
-/// More lines than one in a tenth of a second of the longest run are no notices for an operator.
+/// The maximum number of lines. More than one in a tenth of a second of the longest run are not messages for an
+/// operator.
 const LINES_MAX: usize = 1_000_000;
 
-/// Writes `uplink.csv` (`at_s,text`), if there is anything to write, else leaves it as it is. A line counts from the
-/// sample on in which the log was so long, so up to 100 ms late.
+/// Writes `uplink.csv` (`at_s,text`) if there is anything to write. A line counts from the first sample in which the
+/// log had reached its length, so up to 100 ms late.
 pub(crate) fn write(folder: &Path, lengths: &[(u64, u64)]) -> Result<(), LabError> {
     let log = folder.join(SERVER_LOG);
     let bytes = std::fs::read(&log).map_err(|e| LabError::path(&log, e))?;
@@ -24,7 +26,7 @@ pub(crate) fn write(folder: &Path, lengths: &[(u64, u64)]) -> Result<(), LabErro
     keep(&folder.join(FILE), &text)
 }
 
-/// Writes rows of seconds and words in quotes, unless there are none.
+/// Writes rows of seconds and quoted texts, unless there are none.
 pub(crate) fn keep(file: &Path, rows: &str) -> Result<(), LabError> {
     if rows.is_empty() {
         return Ok(());
@@ -32,7 +34,7 @@ pub(crate) fn keep(file: &Path, rows: &str) -> Result<(), LabError> {
     std::fs::write(file, format!("{HEADING}{rows}")).map_err(|e| LabError::path(file, e))
 }
 
-/// Returns the rows. `lengths` are nanoseconds since the load began, and bytes of the log by then.
+/// Returns the rows. `lengths` has nanoseconds since the load began, and the bytes of the log at that time.
 fn table(log: &str, lengths: &[(u64, u64)]) -> String {
     let (mut table, mut end) = (String::new(), 0);
     for line in log.split_inclusive('\n').take(LINES_MAX) {
@@ -42,7 +44,7 @@ fn table(log: &str, lengths: &[(u64, u64)]) -> String {
             continue;
         }
         let since = lengths.partition_point(|(_, length)| *length < end);
-        // What was said behind the last sample was said as the server ended.
+        // A message after the last sample was written as the server ended.
         let Some((ns, _)) = lengths.get(since) else { continue };
         let said = words.trim_end().replace('"', "\"\"");
         let _ = writeln!(table, "{},\"{said}\"", *ns as f64 / 1e9);

@@ -1,6 +1,8 @@
-//! Latency as the server saw it, from its access log: 004 (section 2) has no other, "to factor out extraneous load in the network".
+//! Latency on the server's side, from its access log: 004 (section 2) uses only this, "to factor out extraneous load in
+//! the network".
 //!
-//! From the last byte of the request to the last byte of the response in the kernel; the queue before `accept` and the wire are not in it.
+//! It is measured from the last byte of the request to the last byte of the response in the kernel, without the queue
+//! before `accept` and without the wire.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,16 +10,16 @@ use std::path::{Path, PathBuf};
 use record::{FileError, JobRecord, Run};
 use stats::{SIZE_DECADES, size_decade, weighted_mean};
 
-/// In the folder of a run, the access log of its server, in JSON.
+/// The server's access log in JSON, in the folder of a run.
 const FILE: &str = "access.json";
 
-/// The file of the server's access log.
+/// Returns the path of the server's access log.
 pub(crate) fn access_log(folder: &Path) -> std::io::Result<PathBuf> {
     Ok(folder.canonicalize()?.join(FILE))
 }
 
-/// For the manifest: the mean of all responses, `server_latency_ms`, and of each class that the server told apart, with its name; all
-/// weighted by size class. Nothing where the server kept no log.
+/// The entries for the manifest: the mean of all responses, `server_latency_ms`, and of each of the server's classes,
+/// with its name, all weighted by size class. Empty if the server kept no log.
 pub(crate) fn described(folder: &Path) -> Result<BTreeMap<String, String>, FileError> {
     let log = folder.join(FILE);
     if !log.exists() {
@@ -35,7 +37,7 @@ fn means(run: &Run) -> BTreeMap<String, String> {
     of("server_latency_ms".into(), None).into_iter().chain(classes).collect()
 }
 
-/// Each size class has the weight of all its responses, whichever class of the server's they are of.
+/// Each size class is weighted by the number of all its responses, in whichever class of the server.
 fn mean_ms(jobs: &[&JobRecord], group: Option<usize>) -> Option<f64> {
     let is_of = |job: &JobRecord| group.is_none_or(|group| job.group as usize == group);
     let class = |size: usize| {
@@ -61,7 +63,7 @@ mod tests {
         let manifest = Manifest { clients: vec!["A".into(), "B".into()], ..Manifest::new("a") };
         let records = vec![job(0, 0, 900), job(0, 500, 10), job(0, 500, 20), job(0, 5_000, 100), job(1, 5_000, 200)];
         let found = means(&Run { manifest, records, pages: vec![] });
-        // Two small and two large in all; A's means are 15 and 100, B's 200 alone.
+        // Two small and two large in total; A's means are 15 and 100, B's only 200.
         let expected =
             [("server_latency_ms", "82.5000"), ("server_latency_ms_A", "57.5000"), ("server_latency_ms_B", "200.0000")];
         assert_eq!(found, expected.map(|(name, ms)| (name.to_string(), ms.to_string())).into());

@@ -7,17 +7,18 @@ use crate::namespace::{is_dead, owner};
 use crate::proc_stat::started;
 use crate::{slow_disk, tool};
 
-/// The folder the servers serve, `www-PID-START` after the process that owns it: one sparse file `SIZE.bin` for every size
-/// asked for, and the same in the folders of customers; and copies of sites that are read. Removed when dropped; what a killed process left is removed by the next.
+/// The folder that the servers serve, `www-PID-START` after the process that owns it. It contains one sparse file
+/// `SIZE.bin` for every requested size, the same files in the folders of customers, and copies of sites that are read.
+/// It is removed when dropped; one left by a killed process is removed by the next.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
-    /// Sites that are read.
+    /// Copies of sites that are read.
     copies: Vec<PathBuf>,
 }
 
 impl Site {
-    /// Makes it in `parent`; it must not exist, since all of it is removed at the end.
+    /// Creates the folder in `parent`. It must not exist, because all of it is removed at the end.
     pub fn create(parent: &Path, sizes: &BTreeSet<u64>) -> Result<Site, LabError> {
         remove_leftovers(parent)?;
         let folder = parent.join(format!("www-{}", owner()));
@@ -30,7 +31,7 @@ impl Site {
         Ok(site)
     }
 
-    /// The same files again in these folders, each a path of a URL: customers whose bytes are the same in memory.
+    /// Adds the same files in these folders, each a path of a URL, for customers whose bytes are the same in memory.
     pub fn with_folders(self, folders: &BTreeSet<String>, sizes: &BTreeSet<u64>) -> Result<Site, LabError> {
         for folder in folders.iter().map(|folder| self.folder.join(folder.trim_matches('/'))) {
             fs::create_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
@@ -42,7 +43,8 @@ impl Site {
         Ok(self)
     }
 
-    /// A copy of the site in this folder, with what its links lead to and the times of its files. Not every server follows links.
+    /// Adds a copy of the site in this folder, with the targets of its links and the times of its files. Not every
+    /// server follows links.
     pub fn with_copy(mut self, of: &Path) -> Result<Site, LabError> {
         let from = of.canonicalize().map_err(|e| LabError::path(of, e))?.display().to_string();
         let to = copy_of(&self.folder, self.copies.len()).display().to_string();
@@ -55,7 +57,7 @@ impl Site {
         &self.folder
     }
 
-    /// The folder that is served: the copy of this site, or the files of sizes.
+    /// The folder to be served: the copy of this site, or the files by size.
     pub fn root(&self, site: Option<&Path>) -> PathBuf {
         let copy = self.copies.iter().position(|copied| Some(copied.as_path()) == site);
         copy.map_or_else(|| self.folder.clone(), |copy| copy_of(&self.folder, copy))
@@ -131,7 +133,8 @@ mod tests {
     #[test]
     fn what_the_dead_left_is_removed_and_nothing_else() {
         let parent = parent("leftovers");
-        // Nobody has this pid (PID_MAX_LIMIT is 4,194,304); ours began at another time; the others are no sites.
+        // The first PID is above PID_MAX_LIMIT (4,194,304), the second is ours with another start, and the others are
+        // not sites.
         let mine = format!("www-{}-1", std::process::id());
         for name in ["www-99999999-1", &mine, "www", "www-a-b", "results"] {
             fs::create_dir(parent.join(name)).unwrap();

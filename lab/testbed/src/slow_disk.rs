@@ -1,9 +1,10 @@
-//! A disk that takes as long for each read as it is told, for tests of servers: a file system in user space (FUSE) below the served folder.
+//! A disk on which each read takes a given time, for tests of servers: a file system in user space (FUSE) below the
+//! served folder.
 //!
-//! Real disks are slow by chance. This one answers every look at a file at once and every read when its turn has come, one
-//! after the other, so that what a server does meanwhile is the same on every machine. Two more files are as slow to find: one to look
-//! at, the other to open. FUSE needs no module, no device and no
-//! cgroup that a machine may lack, and the kernel cannot read such a file without waiting, as with NFS.
+//! Real disks are slow by chance. This one answers every lookup immediately, and reads one after another, each after
+//! the given time, so that the server's work during a read is the same on every machine. Two further files are equally
+//! slow to look up or to open. FUSE needs no module, device or cgroup that a machine may lack, and the kernel cannot
+//! read such a file without waiting, as with NFS.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,30 +20,30 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::LabError;
 
-/// Folders of the site on which such disks are mounted begin with this.
+/// The prefix of folders on which such disks are mounted.
 const PREFIX: &str = "cold-";
-/// The only file there is, of zeros: at 128 KiB a read and one read per second it lasts for 11 days.
+/// A file of zeros; at 128 KiB a read and one read per second it lasts for 11 days.
 const FILE: &str = "file.bin";
-/// The same by another name, for servers that run scripts.
+/// The same file under another name, for servers that run scripts.
 const SCRIPT: &str = "file.php";
 const FILE_BYTES: u64 = 128 << 30;
 const FILE_NUMBER: INodeNo = INodeNo(2);
-/// The same, but already to look for it takes as long as a read.
+/// A file for which a lookup already takes as long as a read.
 const SLOW_TO_LOOK_AT: &str = "slow-to-look-at.bin";
-/// The same, but already to open it takes as long as a read.
+/// A file for which opening already takes as long as a read.
 const SLOW_TO_OPEN: &str = "slow-to-open.bin";
 const SLOW_TO_OPEN_NUMBER: INodeNo = INodeNo(3);
-/// The time that the kernel may believe what it was told of the file: longer than any run.
+/// The time for which the kernel may cache attributes of the file: longer than any run.
 const TOLD_FOR: Duration = Duration::from_secs(86_400);
 
-/// A mounted disk. Unmounted when dropped.
+/// A mounted disk; it is unmounted when dropped.
 pub struct SlowDisk {
     folder: PathBuf,
     _session: BackgroundSession,
 }
 
 impl SlowDisk {
-    /// Mounts it in a site as `cold-NAME`; a read takes so long, and the next begins after it.
+    /// Mounts a disk in a site as `cold-NAME`. Each read takes this long, and the next begins after it.
     pub fn mount(site: &Path, name: &str, read_takes: Duration) -> Result<SlowDisk, LabError> {
         let folder = site.join(format!("{PREFIX}{name}"));
         fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
@@ -68,7 +69,7 @@ impl Drop for SlowDisk {
     }
 }
 
-/// Unmounts what a killed process left in its site.
+/// Unmounts the disks that a killed process left in its site.
 pub(crate) fn release_all(site: &Path) {
     for folder in fs::read_dir(site).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if folder.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PREFIX)) {
@@ -77,18 +78,18 @@ pub(crate) fn release_all(site: &Path) {
     }
 }
 
-/// At once, whatever is open, and ends the reads that wait: the kernel lets no process end before. A folder on which nothing is
-/// mounted stays as it is.
+/// Unmounts immediately, even with open files, and ends pending reads, because the kernel cannot end a waiting process
+/// earlier. A folder without a mount stays unchanged.
 fn release(folder: &Path) {
     let _ = unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH);
 }
 
-/// The disk that answers the kernel; what is slow is passed on to a thread that takes its time.
+/// Answers the kernel; slow requests are passed to a thread that delays them.
 struct Disk {
     asked: Sender<Asked>,
 }
 
-/// A question that takes as long as a read.
+/// A request that takes as long as a read.
 enum Asked {
     Look(ReplyEntry),
     Open(ReplyOpen),
@@ -103,7 +104,7 @@ impl Disk {
     }
 }
 
-/// Ends with the file system.
+/// Answers slow requests until the file system ends.
 fn answer(asked: &Receiver<Asked>, takes: Duration) {
     for asked in asked {
         std::thread::sleep(takes);
@@ -207,7 +208,7 @@ mod tests {
             }
         }
         assert_eq!(fs::read_dir(&site).unwrap().count(), 0);
-        // What a killed process leaves.
+        // The remains of a killed process.
         if let Ok(disk) = SlowDisk::mount(&site, "b", Duration::ZERO) {
             std::mem::forget(disk);
             assert!(fs::remove_dir_all(&site).is_err(), "it is mounted");

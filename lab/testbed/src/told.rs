@@ -1,4 +1,4 @@
-//! What Weir is told of its uplink: `told` of an experiment or of a run, handed on as `weir serve --uplink` as it stands.
+//! The uplink setting of Weir: `told` of an experiment or of a run, passed unchanged to `weir serve --uplink`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use units::Rate;
 
-/// A word for `--uplink`: `auto`, `off`, a rate, or two rates with `..` between them.
+/// A value for `--uplink`: `auto`, `off`, a rate, or two rates with `..` between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told(String);
 
 impl Told {
-    /// The rate alone.
+    /// A single rate.
     pub(crate) fn rate(rate: Rate) -> Told {
         Told(rate.to_string())
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::LabError;
 
-/// The folders of administrators' tools; an ordinary user's PATH often lacks these.
+/// The folders of administrators' tools, which an ordinary user's PATH often lacks.
 const ADMIN_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// The file of a program, from PATH or the administrators' folders.
@@ -19,14 +19,14 @@ pub fn find_program(name: &str) -> Result<PathBuf, LabError> {
         .ok_or_else(|| LabError::Missing { program: name.into() })
 }
 
-/// Runs a command written as one line of words, none of which holds a space, and gives what it printed.
+/// Runs a command written as one line of words without spaces, and returns its output.
 ///
-/// It runs in a process group of its own: Ctrl-C at the terminal must not kill `ip` half-way through a change.
+/// It runs in a separate process group: Ctrl-C at the terminal must not kill `ip` half-way through a change.
 pub(crate) fn run(line: &str) -> Result<String, LabError> {
     run_words(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The same for a command whose words may hold spaces.
+/// Runs a command whose words may contain spaces, and returns its output.
 pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let program = find_program(words.first().copied().unwrap_or_default())?;
@@ -43,13 +43,13 @@ pub(crate) fn run_words(words: &[impl AsRef<str>]) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The version of a program as it says it, on standard output or error; empty when it does not.
+/// The version that a program prints on standard output or error; empty if it prints none.
 pub(crate) fn version(program: &Path, flag: &str) -> String {
     let output = Command::new(program).arg(flag).process_group(0).stdin(Stdio::null()).output();
     output.map(|o| one_line(&String::from_utf8_lossy(&[o.stdout, o.stderr].concat()))).unwrap_or_default()
 }
 
-/// The text with its line ends replaced, so that an error stays one line.
+/// Replaces the line ends of a text, so that an error stays on one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }

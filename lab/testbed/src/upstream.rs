@@ -1,4 +1,4 @@
-//! `upstream` of a run: an application server behind the run's own server, which passes all requests on to it.
+//! `upstream` of a run: an application server behind the run's own server, which passes all requests to it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,18 +11,18 @@ use crate::program::Program;
 use crate::server::{Endpoint, await_answer};
 use crate::{Interrupt, LabError, Plan, RunSpec, Server};
 
-/// The port, another than the one of the run's server; it listens on loopback alone.
+/// The upstream's port, different from the server's; it listens only on loopback.
 const PORT: u16 = 3000;
 /// The log of the upstream, in the run's folder.
 const LOG: &str = "upstream.log";
 
-/// The way in which an upstream marks the end of a response's body (RFC 9112 section 6.3).
+/// How an upstream marks the end of a response's body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
     /// A Content-Length.
     Length,
-    /// In chunks: its length is known at its end.
+    /// In chunks: the length is known only at the end.
     Chunked,
     /// The end of the connection.
     Close,
@@ -53,7 +53,7 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), String> {
     }
 }
 
-/// The upstream of a run. Dropping it ends it.
+/// The upstream of a run; it is ended when dropped.
 pub(crate) struct Upstream {
     program: Program,
     framing: Framing,
@@ -62,7 +62,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Starts the upstream of a run that has one, beside the run's server, and waits until it answers for `probe`.
+    /// Starts the upstream of a run that has one, at the place of the run's server, and waits until it answers for
+    /// `probe`.
     pub(crate) fn start(
         plan: &Plan<'_>,
         spec: &RunSpec,
@@ -101,14 +102,15 @@ impl Upstream {
         self.program.check_running()
     }
 
-    /// For the manifest.
+    /// Describes the upstream for the manifest.
     pub(crate) fn describe(&self) -> BTreeMap<String, String> {
         let flags = (!self.flags.is_empty()).then(|| ("upstream_flags".into(), self.flags.join(" ")));
         [("upstream".into(), self.framing.name().into())].into_iter().chain(flags).collect()
     }
 }
 
-/// A port of 127.0.0.1 that is free now; should another program take it meanwhile, that is an error.
+/// Returns an address of 127.0.0.1 with a port that is free now. If another program takes the port before the upstream
+/// does, the start fails.
 pub(crate) fn free_address() -> Result<SocketAddr, LabError> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     free.map_err(|e| LabError::io("a free port on 127.0.0.1", e))

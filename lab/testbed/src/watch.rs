@@ -1,4 +1,4 @@
-//! What Weir knows of its line, asked once a second while a run goes on (`weir status --watch`): `pace.csv` in the run's folder.
+//! Weir's view of its line, queried once a second during a run (`weir status --watch`): `pace.csv` in the run's folder.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,8 @@ const FILE: &str = "pace.csv";
 /// The keys of each answer that are kept.
 const KEYS: [&str; 4] = ["rate_bits_per_s", "pace_bits_per_s", "limit", "age_s"];
 
-/// Starts to ask the server of a run, if it is Weir and paces; dropping it ends that. A `weir` that cannot be asked ends by itself.
+/// Starts to query the server of a run, if it is Weir and paces; dropping it ends that. With a `weir` that cannot be
+/// queried, it ends by itself.
 pub(crate) fn start(
     place: Place<'_>,
     spec: &RunSpec,
@@ -28,7 +29,7 @@ pub(crate) fn start(
     Program::start(place, "weir status --watch", &words, &folder.join(LOG)).map(Some)
 }
 
-/// Writes what was answered as a table, a row for each second since the load began, and removes the answers.
+/// Writes the answers as a table, with a row for each second since the load began, and removes the raw answers.
 pub(crate) fn write(folder: &Path) -> Result<(), LabError> {
     let log = folder.join(LOG);
     let Ok(text) = fs::read_to_string(&log) else { return Ok(()) };
@@ -38,7 +39,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), LabError> {
     fs::write(&file, table).map_err(|e| LabError::path(&file, e))
 }
 
-/// `None` where there is no answer: by an older `weir`.
+/// `None` if there is no answer, as from an older `weir`.
 fn table(answers: &str) -> Option<String> {
     let mut table = String::from("second,rate_bps,pace_bps,limit,age_s\n");
     let answers: Vec<Value> = answers.lines().map_while(|line| serde_json::from_str(line).ok()).collect();

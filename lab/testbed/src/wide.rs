@@ -1,11 +1,11 @@
-//! Wide-area paths of groups of clients: a namespace between the bottleneck and the clients, and in it one device for each
-//! path, with netem at both its ends.
+//! Wide-area paths of groups of clients: a namespace between the bottleneck and the clients, with one device for each
+//! path and netem at both of its ends.
 //!
-//! They stand behind the bottleneck, so that the server's shaper and queue stay what they are. Which path a packet takes is
-//! decided by routes, from the client's address; groups without delay, loss or rate pass by on the plain cable.
+//! The paths are behind the bottleneck, so that they do not affect the server's shaper and queue. Routes choose a
+//! packet's path by the client's address; groups without delay, loss or rate use the plain cable.
 //!
-//! netem keeps the order of a device's packets or of none: with `reorder` a packet overtakes as its delay would have it, without
-//! it every packet waits for those before it, so that jitter raises the mean delay of a busy path.
+//! netem keeps the order of all packets of a device or of none. With `reorder`, packets overtake each other according
+//! to their delays. Without it, every packet waits for those before it, so jitter raises the mean delay of a busy path.
 
 use std::net::Ipv4Addr;
 
@@ -13,26 +13,26 @@ use crate::namespace::Namespace;
 use crate::path::{Conditions, Shape, Way};
 use crate::{ClientGroup, LabError, ipv6, tool};
 
-/// A path's device, at both ends, with the group's number behind it.
+/// The name of a path's device at both ends, followed by the group's number.
 const DEVICE: &str = "wide";
-/// Packets netem may hold: at 200 Mbit/s more than a second.
+/// The maximum number of packets in netem: more than a second at 200 Mbit/s.
 const NETEM_PACKETS: usize = 20_000;
-/// Packets that may wait before the rate of a path.
+/// The maximum number of packets that wait for the rate of a path.
 const RATE_QUEUE_PACKETS: usize = 100;
-/// The routing table of the first path; others follow.
+/// The routing table of the first path; the others follow.
 const FIRST_TABLE: usize = 100;
 
 /// The namespace and groups of the paths.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Between the bottleneck and the clients.
+    /// The namespace between the bottleneck and the clients.
     pub namespace: Namespace,
-    /// The groups that are not plain, with their number among the groups.
+    /// The groups that are not plain, each with its number among all groups.
     groups: Vec<(usize, ClientGroup)>,
 }
 
 impl Paths {
-    /// `None` where every group is plain, or there is none.
+    /// Returns `None` if every group is plain, or there are no groups.
     pub fn new<'a>(
         groups: impl Iterator<Item = &'a ClientGroup>,
         create: impl FnOnce() -> Result<Namespace, LabError>,
@@ -45,7 +45,7 @@ impl Paths {
         Ok(Some(Paths { namespace: create()?, groups }))
     }
 
-    /// The groups that have a path here, for the manifest.
+    /// The groups with a path here, for the manifest.
     pub fn describe(&self) -> String {
         let of = |(index, group): &(usize, ClientGroup)| {
             format!("{}={},{}", group.name, ClientGroup::prefix(*index), group.path)
@@ -71,13 +71,13 @@ impl Paths {
         Ok(())
     }
 
-    /// The counts of netem, as `tc` prints them.
+    /// The counters of netem, as printed by `tc`.
     pub fn counters(&self) -> Result<String, LabError> {
         tool::run(&format!("tc -n {} -s qdisc show", self.namespace.name()))
     }
 }
 
-/// A cable for the group, with netem at both ends.
+/// The commands for a group's cable with netem at both ends.
 fn commands(wan: &str, client: &str, index: usize, group: &ClientGroup) -> Vec<String> {
     let device = format!("{DEVICE}{index}");
     let gateway = ClientGroup::gateway(index);
@@ -99,7 +99,7 @@ fn commands(wan: &str, client: &str, index: usize, group: &ClientGroup) -> Vec<S
     commands
 }
 
-/// The words that make netem do this.
+/// The words that configure netem.
 fn netem(conditions: Conditions) -> String {
     let Conditions { delay, jitter, shape, loss, rate, reorder } = conditions;
     let limit = rate.map_or(NETEM_PACKETS, |rate| {
@@ -109,7 +109,7 @@ fn netem(conditions: Conditions) -> String {
     let mut words = format!("netem limit {} delay {}us", limit.min(NETEM_PACKETS), delay.0 / 1000);
     if jitter.0 > 0 {
         words += &format!(" {}us", jitter.0 / 1000);
-        // Its own without a name is uniform.
+        // Without a name, netem's distribution is uniform.
         if shape != Shape::Uniform {
             words += &format!(" distribution {}", shape.name());
         }
@@ -119,7 +119,7 @@ fn netem(conditions: Conditions) -> String {
     }
     match rate {
         Some(rate) => words += &format!(" rate {}bit", rate.bits_per_s()),
-        // With a rate it keeps the order, so one that is far above any here.
+        // With a rate netem keeps the order, so the rate is far above any other here.
         None if jitter.0 > 0 && !reorder => words += " rate 100gbit",
         None => {}
     }
@@ -131,8 +131,9 @@ fn addresses(client: &str, device: &str, index: usize, bits: u32) -> impl Iterat
     ClientGroup::addresses(index).map(add)
 }
 
-/// Returns the routes of the visits' addresses, which are the clients' own and behind the first of the block: none needs an ARP of its own, which would cost a newcomer a
-/// round trip. The network of the gateway stays out: as a local address it would get no answer.
+/// Returns the routes of the visits' addresses. They are local addresses of the clients, behind the first address of
+/// the block, so none needs an ARP request, which would cost a new client a round trip. The gateway's network is left
+/// out: as a local address the gateway would not answer.
 fn visit_routes(wan: &str, client: &str, device: &str, index: usize) -> Vec<String> {
     let first = ClientGroup::addresses(index).next().expect("a group has addresses");
     let routes = |network: String| {
@@ -153,7 +154,7 @@ fn source_route(client: &str, index: usize, to: &str) -> [String; 2] {
     ]
 }
 
-/// What all clients send takes the path of the only group.
+/// The route by which all packets of clients take the path of the only group.
 fn only_route(client: &str, to: &str) -> String {
     format!("ip -n {client} route replace default {to}")
 }

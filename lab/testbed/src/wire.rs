@@ -1,21 +1,23 @@
-//! The wire behind the shaper: what serialises, so that no bit arrives before its time.
+//! The wire behind the shaper, which serialises packets, so that no bit arrives before its time.
 //!
-//! A shaper such as HTB sends a packet at once and waits afterwards: the first packet of a burst arrives without the time it
-//! takes, and responses come sooner than any order could bring them on a real line (at rho 0.05, 152 of 253). A wire takes a packet's own
-//! time first. It stands in a namespace of its own behind the shaper, as a modem does behind a router's queue, has the shaper's
-//! rate, and so holds little more than the packet that is leaving: the shaper's queue stays the queue.
+//! A shaper such as HTB sends a packet immediately and waits afterwards. The first packet of a burst arrives without
+//! its transmission time, and responses are complete earlier than any order could make them on a real line (at rho
+//! 0.05, 152 of 253). A wire takes a packet's own time first. It is in its own namespace behind the shaper, like a
+//! modem behind a router's queue, and has the shaper's rate. It therefore holds little more than the packet being sent,
+//! and the queue stays in the shaper.
 //!
-//! netem with a rate is one. A kernel without it has none: `wire = false` leaves it out, `--virtual` has one.
+//! netem with a rate is such a wire. A kernel without netem has none: `wire = false` leaves it out, and `--virtual` has
+//! one.
 
 use units::Rate;
 
 use crate::namespace::Namespace;
 use crate::{LabError, tool};
 
-/// Packets that netem may hold: what shapers let go of at once, with room to spare. A real drop here would be a mistake.
+/// The maximum number of packets in netem: ample for the bursts of shapers, because a real drop here would be wrong.
 const PACKETS: u32 = 1000;
 
-/// The hop between the shaper and what is behind it.
+/// The hop between the shaper and the parts behind it.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) namespace: Namespace,
@@ -27,7 +29,7 @@ impl Wire {
         Ok(Wire { namespace: Namespace::create("wire")?, rate })
     }
 
-    /// Makes its `device` serialise.
+    /// Makes its `device` serialise packets.
     pub(crate) fn build(&self, device: &str) -> Result<(), LabError> {
         tool::run(&format!("tc -n {} qdisc add dev {device} root {}", self.namespace.name(), netem(self.rate)))
             .map(drop)
@@ -40,7 +42,7 @@ impl Wire {
     }
 }
 
-/// The command that gives a wire another rate.
+/// The command that changes the rate of a wire.
 pub(crate) fn change_command(side: &str, device: &str, rate: Rate) -> String {
     format!("tc -n {side} qdisc change dev {device} root {}", netem(rate))
 }

@@ -1,4 +1,4 @@
-//! The limits of an experiment on a real link, as root: each has the effect it is there for.
+//! The limits of an experiment on a real link, as root: each has its intended effect.
 
 mod common;
 
@@ -13,7 +13,7 @@ use testbed::{Endpoint, Experiment, Interrupt, Link, Program, Site, start_server
 
 const PORT: u16 = 8080;
 const NGINX: &str = "server = \"nginx\"";
-/// How long a connection that is to fail is waited for: a quarter of the time until its SYN is sent again.
+/// The wait for a connection that must fail: a quarter of the time until its SYN is retransmitted.
 const GIVE_UP: Duration = Duration::from_millis(250);
 
 /// A counter of the server's TCP.
@@ -29,11 +29,11 @@ fn a_full_accept_queue_drops_syns_and_they_are_counted() {
     let Some(_alone) = may_test() else { return };
     let link = build(&experiment_of("[limits]\naccept_queue = 5\nsyn_cookies = false", NGINX)).unwrap();
     let address = SocketAddr::new(link.server_address(), PORT);
-    // Nobody accepts.
+    // No program accepts.
     let _listener = link.server().enter(|| TcpListener::bind(address)).unwrap();
     let connect = || link.client().enter(|| TcpStream::connect_timeout(&address, GIVE_UP));
     let inside: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).take(100).collect();
-    // One more than the queue is long; a sixth may be late on a busy machine, a seventh has no place.
+    // One more than the length of the queue. A sixth may be late on a busy machine; for a seventh there is no room.
     assert!((1..=6).contains(&inside.len()), "{}", inside.len());
     let before = counter(&link, "ListenOverflows");
     (0..100).find(|_| connect().is_err() && counter(&link, "ListenOverflows") > before).unwrap();
@@ -88,7 +88,7 @@ fn segments_and_windows_and_buffers_are_as_small_as_they_are_told() {
     served.end();
 }
 
-/// Two are being answered, which takes seconds; the third is accepted and closed, where Apache would let it wait.
+/// Two requests take seconds to answer. The third connection is accepted and closed, whereas Apache would let it wait.
 #[test]
 fn nginx_closes_what_is_beyond_its_slots() {
     const FILE_BYTES: u64 = 8_000_000;
@@ -99,7 +99,7 @@ fn nginx_closes_what_is_beyond_its_slots() {
     let ask = || {
         let mut stream = link.client().enter(|| TcpStream::connect(served.address)).unwrap();
         let _ = write!(stream, "GET {} HTTP/1.1\r\nHost: test\r\n\r\n", served.path);
-        // An end or a reset, as it comes.
+        // An end or a reset; either may come.
         let is_answered = stream.read(&mut [0]).is_ok_and(|count| count == 1);
         (stream, is_answered)
     };
@@ -111,7 +111,7 @@ fn nginx_closes_what_is_beyond_its_slots() {
     served.end();
 }
 
-/// Of the client's first SYN, which goes where nobody answers.
+/// Tests the client's first SYN, sent to an address that does not answer.
 #[test]
 fn a_syn_is_sent_again_as_late_as_it_is_told() {
     let Some(_alone) = may_test() else { return };
@@ -123,10 +123,10 @@ fn a_syn_is_sent_again_as_late_as_it_is_told() {
     assert!(slow.contains("min") && !usual.contains("min"), "{slow} {usual}");
 }
 
-/// What `ss` says of the timer of a connection that waits for its first answer.
+/// The timer that `ss` reports for a connection that waits for its first answer.
 fn waiting_timer(link: &Link) -> io::Result<String> {
     let IpAddr::V4(server) = link.server_address() else { unreachable!("the link is of IPv4") };
-    // The server's side forwards nothing, so nothing comes back from behind it.
+    // The server's side forwards nothing, so nothing comes back.
     let route = ["route", "add", "198.18.99.0/24", "via", &server.to_string()].map(String::from);
     link.client().enter(|| Command::new("ip").args(route).status())?;
     let folder = std::env::temp_dir();

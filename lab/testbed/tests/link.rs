@@ -1,4 +1,4 @@
-//! The real thing, as root: namespaces, cable, bottleneck, nginx; and nothing left afterwards.
+//! Real links, as root: namespaces, cable, bottleneck, nginx, and nothing left afterwards.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use common::{build, experiment_of, fetch, may_test};
 use testbed::{Endpoint, Experiment, Interrupt, Site, start_server};
 
-/// Enough to fill the bottleneck's queue: a quarter of a second at 10 Mbit/s.
+/// Fills the bottleneck's queue: a quarter of a second at 10 Mbit/s.
 const FILE_BYTES: u64 = 300_000;
 
 fn experiment(more: &str) -> Experiment {
@@ -23,7 +23,7 @@ fn our_namespaces() -> Vec<String> {
     entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with(&ours)).collect()
 }
 
-/// Under the lock of those that add to it for an instant, other test programs among them.
+/// Read under the lock of processes that change it temporarily, other test programs among them.
 fn allowed_congestion_controls() -> String {
     let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
     let lock = std::fs::File::open(path).unwrap();
@@ -54,7 +54,7 @@ fn nginx_is_shaped_and_nothing_is_left() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Every other server, from a folder that only root may enter.
+/// All other servers, from a folder that only root may enter.
 #[test]
 fn every_server_is_shaped_and_ends() {
     let Some(_alone) = may_test() else { return };
@@ -68,7 +68,7 @@ fn every_server_is_shaped_and_ends() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The counters of every qdisc this kernel has; which it lacks is said.
+/// The counters of every qdisc that this kernel has; missing ones are reported.
 #[test]
 fn every_queue_is_counted_and_gone_with_its_link() {
     let Some(_alone) = may_test() else { return };
@@ -92,7 +92,7 @@ fn every_queue_is_counted_and_gone_with_its_link() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Command lines that name this folder.
+/// The command lines that name this folder.
 fn processes_of(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
@@ -112,7 +112,7 @@ fn one_fetch(experiment: &Experiment, folder: &Path) {
     let got_bytes = link.client().enter(|| fetch(address, &path)).unwrap();
     let sent = link.counters().unwrap().since(before);
     assert!(got_bytes > FILE_BYTES);
-    // A packet of 1,514 bytes carries at most 1,448 of them; anything larger would be an offload left on.
+    // A packet of 1,514 bytes carries at most 1,448 of payload; larger packets would mean that an offload was left on.
     assert!(sent.sent_bytes > got_bytes && sent.sent_packets >= FILE_BYTES.div_ceil(1448), "{sent:?}");
     let said = link.describe().unwrap();
     assert_eq!((said["tcp_congestion_control"].as_str(), said["tcp_no_metrics_save"].as_str()), ("cubic", "1"));

@@ -1,16 +1,16 @@
-//! Claims of an experiment, as far as they can be checked before anything runs: Python judges them once all runs are done
-//! (`python/src/weirlab/figures.py` has the figures), and hours of runs are too late for a misspelt name.
+//! Claims of an experiment, checked before the first run as far as possible. Python judges them when all runs are done
+//! (`python/src/weirlab/figures.py` has the figures), and a misspelt name must be found before hours of runs.
 
 use toml::{Table, Value};
 
 use super::Point;
 
-/// What a claim may be of and over, apart from runs.
+/// The subjects and bases of a claim other than runs.
 const ORACLES: [&str; 2] = ["bound", "ideal-ps"];
-/// Figures that are a statistic of times, as `response_time_ms.mean`.
+/// Figures that are a statistic of times, such as `response_time_ms.mean`.
 const TIMES: [&str; 5] = ["response_time_ms", "completed_ms", "first_byte_ms", "slowdown", "second_means_ms"];
 const STATS: [&str; 8] = ["mean", "variance", "scv", "p50", "p90", "p99", "p999", "max"];
-/// What is taken of a column of `samples.parquet`, as `samples.link_backlog_packets.max`.
+/// The statistics of a column of `samples.parquet`, as in `samples.link_backlog_packets.max`.
 const OF_SAMPLES: [&str; 4] = ["max", "mean", "last", "first_s"];
 const OTHERS: [&str; 20] = [
     "slowdown_mean",
@@ -35,7 +35,7 @@ const OTHERS: [&str; 20] = [
     "file_share_starved",
 ];
 
-/// Checks that the figure's claims name runs and figures that there are.
+/// Checks that the figure's claims refer to existing runs and figures.
 pub(super) fn check_claims(figure: Option<&Table>, points: &[Point]) -> Result<(), String> {
     let mut runs: Vec<&str> =
         points.iter().flat_map(|point| point.experiment.runs()).map(|run| run.name.as_str()).collect();
@@ -76,7 +76,7 @@ fn known() -> String {
 mod tests {
     use super::*;
 
-    /// Python has the same names, and no others.
+    /// Python has exactly the same names.
     #[test]
     fn the_figures_are_those_of_python() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/src/weirlab/figures.py");

@@ -1,4 +1,4 @@
-//! A class of WebStone's clients, who ask for one customer's files: `A:15`, `A:15=/gold/`, `A:15=gold.example`.
+//! A class of WebStone's clients, who request one customer's files: `A:15`, `A:15=/gold/`, `A:15=gold.example`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use workload::WEBSTONE_CLIENTS_MAX;
 
 use super::check_name;
 
-/// The clients of a customer, and the place of the customer's files.
+/// The clients of a customer, and the location of the customer's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Customer {
     pub name: String,
@@ -16,12 +16,12 @@ pub struct Customer {
     pub at: CustomerAt,
 }
 
-/// The sign by which the server knows customers.
+/// How the server recognises a customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CustomerAt {
-    /// Folder below that of the URL, with a `/` at both ends.
+    /// A folder below the URL's folder, with `/` at both ends.
     Path(String),
-    /// Value of the `Host` field.
+    /// The value of the `Host` field.
     Host(String),
 }
 
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Customer {
     }
 }
 
-/// Checks that classes, each right by itself, go together.
+/// Checks that classes, each valid by itself, are compatible.
 pub fn check_customers(customers: &[Customer]) -> Result<(), String> {
     let clients: Vec<u32> = customers.iter().map(|customer| customer.clients).collect();
     workload::check_webstone(&clients)?;

@@ -1,4 +1,4 @@
-//! A file with its points: what `[vary]` makes of it, each an experiment of its own on the same runs.
+//! An experiment file and its points. `[vary]` creates the points, each a separate experiment on the same runs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,42 +15,41 @@ use super::layers::{Sources, lay_under};
 use super::vary::combinations;
 use crate::{LabError, RunSpec};
 
-/// Keys that change nothing of what a run does: another question or picture, the same measurement. What the trace holds
-/// is in the digest of the jobs.
+/// Keys that do not affect the measurement. The contents of the trace are in the digest of the jobs.
 const KEYS_FOR_PEOPLE: [&str; 2] = ["question", "trace"];
 
 /// An experiment file that has been read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExperimentFile {
-    /// The file's name without folder and ending: what the experiment is called.
+    /// The name of the experiment: the file's name without folder and extension.
     pub name: String,
-    /// The text as it was written; with set-ups, all of it in one.
+    /// The text as written; with set-ups, all texts merged into one.
     pub text: String,
-    /// Which figure of which paper this is, for the report.
+    /// The figure of a paper that this reproduces, for the report.
     pub figure: Option<Table>,
-    /// At least one.
+    /// The points, at least one.
     points: Vec<Point>,
 }
 
 /// A combination of the values that the experiment varies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Also its folder, `rho-0.8`; empty where nothing varies.
+    /// The name, also of its folder, such as `rho-0.8`; empty if nothing varies.
     pub name: String,
-    /// The keys varied and their values here.
+    /// The varied keys and their values at this point.
     pub values: Table,
     pub experiment: Experiment,
-    /// Everything the file says of this point.
+    /// All settings of the file at this point.
     settings: Table,
 }
 
-/// The settings that a command line gives instead of the file.
+/// Settings on a command line that replace those of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Overrides {
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
     pub rho: Option<f64>,
-    /// The trace as it is, not relative to the file.
+    /// The path of the trace, which is not relative to the file.
     pub trace: Option<PathBuf>,
 }
 
@@ -60,7 +59,7 @@ impl ExperimentFile {
         ExperimentFile::parse(&text, file, overrides)
     }
 
-    /// Reads the text of an experiment; `file` is for messages, and its folder for set-ups and the trace.
+    /// Parses the text of an experiment. `file` is used in messages, and to find set-ups and the trace in its folder.
     pub fn parse(text: &str, file: &Path, overrides: &Overrides) -> Result<ExperimentFile, LabError> {
         let sources = Sources::read(text, file)?;
         let mut table = sources.merged()?;
@@ -93,22 +92,22 @@ impl ExperimentFile {
         Ok(ExperimentFile { name, text: whole, figure, points })
     }
 
-    /// In the order of the file, the key that stands last changing first.
+    /// The points in the order of the file, in which the last key changes first.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Returns true if there are points with names.
+    /// Returns true if the points have names.
     pub fn varies(&self) -> bool {
         self.points.iter().any(|point| !point.name.is_empty())
     }
 
-    /// Returns true if this key has not the same value everywhere.
+    /// Returns true if this key has different values at different points.
     pub fn varies_key(&self, key: &str) -> bool {
         self.points.iter().any(|point| point.values.contains_key(key))
     }
 
-    /// Keeps only the runs and the points named; an empty list keeps all. The error says which there are.
+    /// Keeps only the named runs and points; an empty list keeps all. The error lists the existing names.
     pub fn keep_only(&mut self, runs: &[String], points: &[String]) -> Result<(), String> {
         let known: Vec<&str> = self.points.iter().map(|point| point.name.as_str()).collect();
         if let Some(unknown) = points.iter().find(|name| !known.contains(&name.as_str())) {
@@ -126,7 +125,7 @@ impl ExperimentFile {
         Ok(())
     }
 
-    /// The experiment of a file that has just one point.
+    /// Returns the experiment of a file with a single point.
     pub(super) fn single(mut self) -> Result<Experiment, LabError> {
         match (self.varies(), self.points.pop()) {
             (false, Some(point)) => Ok(point.experiment),
@@ -136,13 +135,14 @@ impl ExperimentFile {
 }
 
 impl Point {
-    /// A name for everything that decides what one of its runs measures, the jobs included: 32 hexadecimal digits.
+    /// Returns a digest of everything that determines the measurement of a run, including the jobs: 32 hexadecimal
+    /// digits.
     pub fn digest(&self, run: &RunSpec, jobs: &str) -> String {
         let mut text = String::new();
         let is_told = |key: &str| key != "run" && !KEYS_FOR_PEOPLE.contains(&key);
         let mut settings = self.settings.clone();
         settings.retain(|key, _| is_told(key));
-        // Runs kept before there was a wire had none.
+        // Runs from before wires were introduced had none.
         settings.entry("wire").or_insert(Value::Boolean(self.experiment.wire));
         canonical(&Value::Table(settings), &mut text);
         let runs = self.settings.get("run").and_then(Value::as_array).into_iter().flatten();
@@ -154,7 +154,7 @@ impl Point {
 }
 
 impl Overrides {
-    /// Returns the text as a file would have it.
+    /// Formats the text of a file with these settings.
     fn text(&self) -> String {
         let lines = [
             self.seconds.map(|seconds| format!("seconds = {seconds}\n")),
@@ -170,12 +170,12 @@ fn whole_text(table: &DeTable<'_>) -> Result<String, toml::de::Error> {
     Ok(table.to_string())
 }
 
-/// A table that was parsed as another type.
+/// Converts a parsed table to another type.
 fn plain<T: for<'de> Deserialize<'de>>(table: DeTable<'_>) -> Result<T, toml::de::Error> {
     T::deserialize(Deserializer::from(Spanned::new(0..0, table)))
 }
 
-/// The value as text in which the order of keys does not matter.
+/// Appends the value as text that does not depend on the order of keys.
 fn canonical(value: &Value, text: &mut String) {
     match value {
         Value::Table(table) => {

@@ -1,4 +1,4 @@
-//! The values an experiment's keys may have, checked where the line is known.
+//! The values of an experiment's keys, checked where the line is known.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use workload::{LoadProfile, Routes, USERS_MAX, WebStone};
 
 use crate::limits::within;
 
-/// Above any load one would offer on purpose: the papers' overload stops at 5 (workload W7).
+/// The maximum load, above any that is offered on purpose: the papers' overload stops at 5 (workload W7).
 const RHO_MAX: f64 = 10.0;
-/// A day; the papers' longest run is 30 minutes.
+/// A day; the papers' longest run takes 30 minutes.
 const SECONDS_MAX: u64 = 86_400;
-/// The least rate, as for the tree of bands.
+/// The minimum rate, as for the tree of bands.
 const LINK_MIN_BITS_PER_S: u64 = 12_000;
 
-/// Whose SURGE it is: what files there are. How their requests arrive, the load says.
+/// The variant of SURGE, which determines the files. The load determines how requests arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Surge {
-    /// Nothing is said of it, as a command line may.
+    /// No variant is named, which is possible on a command line.
     #[serde(skip)]
     Usual,
-    /// 1,000 files of 14 KB in the mean: 000, section 4.
+    /// 1,000 files of 14 KB on average: 000, section 4.
     #[serde(rename = "000")]
     Harchol2003,
     /// 2,000 files: 002, section 5.
     #[serde(rename = "002")]
     Alsadeh2008,
-    /// SURGE as it was published.
+    /// SURGE as published.
     #[serde(rename = "1998")]
     Barford1998,
 }
 
 impl Surge {
-    /// The model named; `None` where nothing is said.
+    /// The named model; `None` if none is named.
     pub fn model(self) -> Option<&'static ServerModel> {
         match self {
             Surge::Usual => None,
@@ -51,7 +51,7 @@ impl Surge {
 impl FromStr for Surge {
     type Err = String;
 
-    /// Reads the name of a file, or nothing.
+    /// Parses the name of a variant, or an empty text.
     fn from_str(text: &str) -> Result<Surge, String> {
         if text.is_empty() {
             return Ok(Surge::Usual);
@@ -63,7 +63,7 @@ impl FromStr for Surge {
     }
 }
 
-/// Checks a load given in a file or on the command line.
+/// Checks a load from a file or a command line.
 pub fn check_rho(rho: f64) -> Result<f64, String> {
     if rho > 0.0 && rho <= RHO_MAX {
         return Ok(rho);
@@ -71,7 +71,7 @@ pub fn check_rho(rho: f64) -> Result<f64, String> {
     Err(format!("`{rho}` is not a load: write a number above 0 and at most {RHO_MAX}, for example 0.8"))
 }
 
-/// Checks a duration given in a file or on the command line.
+/// Checks a duration from a file or a command line.
 pub fn check_seconds(seconds: u64) -> Result<u64, String> {
     if (1..=SECONDS_MAX).contains(&seconds) {
         return Ok(seconds);
@@ -79,7 +79,8 @@ pub fn check_seconds(seconds: u64) -> Result<u64, String> {
     Err(format!("`{seconds}` is not a length of run: write whole seconds, 1 to {SECONDS_MAX}"))
 }
 
-/// Reads the rate of the link. Below the least, a full packet takes more than a second, and shapers count in bytes per second.
+/// Parses the rate of the link. Below the minimum a full packet takes more than a second, and shapers count in bytes
+/// per second.
 pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
     let rate: Rate = String::deserialize(deserializer)?.parse().map_err(D::Error::custom)?;
     if rate.bits_per_s() < LINK_MIN_BITS_PER_S {
@@ -94,7 +95,7 @@ pub(crate) fn rho<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f
     check_rho(f64::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
-/// Kept as written, since the load generator reads it again.
+/// Checks a profile and keeps it as written, because the load generator reads it again.
 pub(crate) fn profile<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse::<LoadProfile>().map(|_| Some(text)).map_err(D::Error::custom)
@@ -104,7 +105,7 @@ pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     check_seconds(u64::deserialize(deserializer)?).map(|seconds| Some(seconds as f64)).map_err(D::Error::custom)
 }
 
-/// Writes seconds as [`seconds`] reads them.
+/// Writes seconds in the form that [`seconds`] reads.
 pub(crate) fn maybe_whole<S: Serializer>(seconds: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match seconds {
         Some(seconds) if seconds.fract() == 0.0 => serializer.serialize_u64(*seconds as u64),
@@ -119,22 +120,23 @@ pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
     }
 }
 
-/// Room of a FIFO: the largest is minutes of any link.
+/// Parses the length of a FIFO; the maximum is minutes on any link.
 pub(crate) fn packets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     within(deserializer, "a room in packets", 1..=1_000_000).map(Option::unwrap_or_default)
 }
 
-/// From a full packet on Ethernet, without which nothing leaves, to what the kernel takes: half of 32 bits.
+/// Parses a burst: from a full packet on Ethernet, without which nothing is sent, to the kernel's maximum, half of the
+/// range of 32 bits.
 pub(crate) fn burst<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     within(deserializer, "a burst in bytes", 1514..=i32::MAX as u64)
 }
 
-/// Up to GSO_MAX_SEGS (linux/netdevice.h).
+/// Parses a number of segments, up to GSO_MAX_SEGS (linux/netdevice.h).
 pub(crate) fn segments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     within(deserializer, "a number of segments", 1..=65_535)
 }
 
-/// The sysctl is a signed integer of 32 bits.
+/// Parses a number of bytes; the sysctl is a signed integer of 32 bits.
 pub(crate) fn output_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     within(deserializer, "a limit in bytes", 1..=i32::MAX as u64)
 }
@@ -153,12 +155,12 @@ pub(crate) fn routes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// Writes routes as [`routes`] reads them.
+/// Writes routes in the form that [`routes`] reads.
 pub(crate) fn maybe_routes<S: Serializer>(of: &Option<Routes>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(|routes| routes.to_string()).serialize(serializer)
 }
 
-/// Writes the name as [`webstone`] reads it.
+/// Writes the name in the form that [`webstone`] reads.
 pub(crate) fn maybe_name<S: Serializer>(of: &Option<WebStone>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(WebStone::name).serialize(serializer)
 }
@@ -171,7 +173,7 @@ pub(crate) fn maybe_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     duration(deserializer).map(Some)
 }
 
-/// Writes a duration as [`duration`] reads it, in the largest unit of which it is a whole number.
+/// Writes a duration in the form that [`duration`] reads, in the largest unit in which it is a whole number.
 fn as_text<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     let ns = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
@@ -186,7 +188,8 @@ pub(crate) fn maybe_as_text<S: Serializer>(time: &Option<Duration>, serializer: 
     }
 }
 
-/// Checks the name of a run, a point or a group of clients: it becomes the name of a folder and a word on a command line.
+/// Checks the name of a run, a point or a group of clients, which becomes the name of a folder and a word on a command
+/// line.
 pub(crate) fn check_name(name: &str, of: &str) -> Result<(), String> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_fine) {

@@ -1,6 +1,7 @@
-//! The keys an experiment may have, and its load's among them as a file has them, but together as its type has them.
+//! The keys of an experiment. In a file the keys of its load are among the others; in its type they are in a separate
+//! struct.
 //!
-//! serde's own `flatten` would do the latter, but forgets on which line a wrong value stands, and cannot refuse unknown keys.
+//! serde's own `flatten` would separate them too, but loses the line of a wrong value, and cannot refuse unknown keys.
 
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
@@ -9,10 +10,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::{Experiment, Load};
 
-/// The key of the type alone.
+/// The key that exists only in the type.
 const LOAD: &str = "load";
 
-/// Moves the load's keys into a table of their own. An unknown key is an error: its offset, and which keys there are.
+/// Moves the load's keys into a separate table. An unknown key is an error, with its offset and the known keys.
 pub(super) fn gather_load(table: &mut DeTable<'_>) -> Result<(), (usize, String)> {
     let (own, loads) = (keys_of::<Experiment>(), keys_of::<Load>());
     let known = || own.iter().chain(loads).filter(|key| **key != LOAD);
@@ -30,12 +31,12 @@ pub(super) fn gather_load(table: &mut DeTable<'_>) -> Result<(), (usize, String)
 /// The keys that this type reads.
 fn keys_of<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
     let mut keys = Keys(&[]);
-    // It has nothing to give.
+    // It provides no values.
     let _ = T::deserialize(&mut keys);
     keys.0
 }
 
-/// Takes note of the keys it is asked for.
+/// Records the keys that are requested from it.
 struct Keys(&'static [&'static str]);
 
 impl<'de> Deserializer<'de> for &mut Keys {

@@ -1,7 +1,7 @@
-//! The texts an experiment is made of: its own, over the set-up it names, over the set-up that one names.
+//! The texts of an experiment, in layers: its own, over the set-up that it names, over the set-up named there.
 //!
-//! Twenty figures of one paper have the same link, limits and runs; they stand once, in `setups/NAME.toml` beside the
-//! experiment or beside its folder. What a file says itself goes before what its set-up says.
+//! Twenty figures of one paper share the link, the limits and the runs. These are written once, in `setups/NAME.toml`
+//! next to the experiment or next to its folder. A file takes precedence over its set-up.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +10,24 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::LabError;
 
-/// A figure over its paper's set-ups over the runs over the link, and one to spare.
+/// The maximum number of layers: a figure over its paper's set-ups over the runs over the link, and one to spare.
 const LAYERS_MAX: usize = 6;
 
-/// The texts of an experiment, one behind the other, so that one offset names a place in any of them.
+/// The texts of an experiment, one after another, so that one offset identifies a place in any of them.
 pub(crate) struct Sources {
     texts: Vec<Source>,
 }
 
 struct Source {
     file: PathBuf,
-    /// The text behind as many spaces as the texts before it have bytes: its spans then are offsets in all of them.
+    /// The text, preceded by as many spaces as the texts before it have bytes, so that its spans are offsets in all of
+    /// them.
     padded: String,
     begins: usize,
 }
 
 impl Sources {
-    /// Reads the set-ups that the experiment `text` builds on; `file` says where they are.
+    /// Reads the set-ups on which the experiment `text` builds; they are found relative to `file`.
     pub(crate) fn read(text: &str, file: &Path) -> Result<Sources, LabError> {
         let mut sources = Sources { texts: vec![] };
         sources.push(file, text);
@@ -70,7 +71,7 @@ impl Sources {
         self.texts.len() == 1
     }
 
-    /// All texts in one table.
+    /// Merges all texts into one table.
     pub(crate) fn merged(&self) -> Result<DeTable<'_>, LabError> {
         let mut top = self.table(0)?;
         for index in 1..self.texts.len() {
@@ -82,7 +83,7 @@ impl Sources {
         Ok(top)
     }
 
-    /// The mistake at this offset, with its file and line.
+    /// The error about this offset, with its file and line.
     pub(crate) fn error(&self, offset: usize, reason: String) -> LabError {
         let source = self.texts.iter().rev().find(|source| source.begins <= offset).unwrap_or(&self.texts[0]);
         let before = source.padded.bytes().take(offset);
@@ -95,7 +96,7 @@ impl Sources {
 
     pub(crate) fn toml_error(&self, error: &toml::de::Error) -> LabError {
         let reason = match error.message() {
-            // Its name in experiments of before.
+            // The key's name in older experiments.
             message if message.starts_with("unknown field `drain`") => "`drain` is gone: write shaping".into(),
             message => crate::tool::one_line(message),
         };
@@ -103,7 +104,7 @@ impl Sources {
     }
 }
 
-/// Takes from `below` what `top` does not say; a table in both is filled up key by key, a list is not.
+/// Adds to `top` the keys of `below` that it lacks. A table in both is merged key by key, a list is not.
 pub(crate) fn lay_under<'a>(top: &mut DeTable<'a>, below: DeTable<'a>) {
     for (key, value) in below {
         match (top.get_mut(key.get_ref().as_ref()).map(Spanned::get_mut), value.get_ref()) {
@@ -120,8 +121,8 @@ pub(crate) fn lay_under<'a>(top: &mut DeTable<'a>, below: DeTable<'a>) {
     }
 }
 
-/// The runs of a set-up come before the experiment's own: lists alone are not replaced, since a figure has the runs of all
-/// others and one more.
+/// Puts the runs of a set-up before the experiment's own. Only this list is not replaced, because a figure has the runs
+/// of all others and one more.
 fn join_runs<'a>(top: &mut DeTable<'a>, below: &mut DeTable<'a>) {
     let (Some(DeValue::Array(own)), Some(DeValue::Array(runs))) =
         (top.get_mut("run").map(Spanned::get_mut), below.get_mut("run").map(Spanned::get_mut))
@@ -134,7 +135,7 @@ fn join_runs<'a>(top: &mut DeTable<'a>, below: &mut DeTable<'a>) {
     *own = runs.clone();
 }
 
-/// Sets the value at a path of keys, making tables on the way; false if something else is there.
+/// Sets the value at a path of keys and creates the tables on the path. Returns false if something else is there.
 pub(crate) fn set<'a>(table: &mut DeTable<'a>, path: &[&str], value: Spanned<DeValue<'a>>) -> bool {
     let Some((key, rest)) = path.split_first() else { return false };
     let spanned = |key: &str| Spanned::new(value.span(), DeString::Owned(key.to_owned()));

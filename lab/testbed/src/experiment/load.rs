@@ -1,4 +1,5 @@
-//! The load of an experiment, described once: keys of its file, flags of `weirlab load`, and the JSON that one hands the other.
+//! The load of an experiment, described once for three uses: keys of its file, flags of `weirlab load`, and the JSON
+//! passed from one to the other.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -17,9 +18,11 @@ use super::keys::{
 };
 use super::{Customer, CustomerAt, Surge, check_customers};
 
-/// Which requests are made and when, and for how long their users wait. With the link it decides every job.
+/// The requests of a load, their instants, and how long their users wait. Together with the link it determines every
+/// job.
 ///
-/// What a file may say is checked key by key when it is read ([`super::keys`]); a command line may go beyond.
+/// The values in a file are checked key by key when it is read ([`super::keys`]); a command line may exceed these
+/// limits.
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
@@ -133,7 +136,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Checks that keys, each right by itself, go together.
+    /// Checks that keys, each valid by itself, are compatible.
     pub(super) fn check(&self) -> Result<(), String> {
         let loads = [self.rho.is_some(), self.profile.is_some(), self.users.is_some(), self.webstone.is_some()];
         match loads.iter().filter(|is| **is).count() {
@@ -202,7 +205,7 @@ impl Load {
         self.pages || self.site.is_some()
     }
 
-    /// Returns the folders of customers' files, next to the one of all.
+    /// Returns the folders of customers' files, next to the common folder.
     pub(crate) fn folders(&self) -> impl Iterator<Item = String> {
         let folder = |customer: &Customer| match &customer.at {
             CustomerAt::Path(path) => Some(path.clone()),
@@ -220,7 +223,7 @@ fn is_not(is: &bool) -> bool {
     !is
 }
 
-/// Reads the value of a flag; a mistake is told as `--flag: reason`, like one that is found later.
+/// Parses the value of a flag. An error is reported as `--flag: reason`, like an error found later.
 #[derive(Clone)]
 struct Named<T, E>(fn(&str) -> Result<T, E>);
 

@@ -1,7 +1,8 @@
-//! The experiment file: one question, one link, one list of jobs, several runs compared on them, at each of its points.
+//! The experiment file: one question, one link and one list of jobs, on which several runs are compared at each of its
+//! points.
 //!
-//! Every mistake is an error that names the file, the line, what is wrong and what would be right; an unknown key is a
-//! mistake, since a misspelt `fifo_packets` that is silently ignored would be a wrong result.
+//! Every mistake is an error that names the file, the line, the fault and the correct form. An unknown key is a mistake
+//! too, because a misspelt `fifo_packets` that is silently ignored would cause a wrong result.
 
 mod claims;
 mod customer;
@@ -31,84 +32,88 @@ pub use load::Load;
 use crate::client_group::check_groups;
 use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RunSpec, Told, ipv6, line};
 
-/// What an experiment file says of one point, with its defaults filled in.
+/// The settings of an experiment file at one point, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What the experiment is to answer, for people.
+    /// The question that the experiment answers, for readers.
     pub question: String,
-    /// Rate of the bottleneck on the server's egress.
+    /// The rate of the bottleneck at the server's egress.
     #[serde(deserialize_with = "rate")]
     pub link: Rate,
-    /// What Weir is told of the uplink in runs that do not say, where that is not the link's rate.
+    /// The uplink rate configured in Weir for runs that do not specify one, if it is not the link's rate.
     pub told: Option<Told>,
-    /// What is asked for; in a file its keys stand among these.
+    /// The requests. In a file the load's keys are among the others.
     pub load: Load,
-    /// What the kernel and the server allow: queues, timeouts, workers.
+    /// The limits of the kernel and the server: queues, timeouts, workers.
     #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
     pub network: Network,
-    /// Server and clients have addresses of IPv6, and no others.
+    /// Server and clients have only IPv6 addresses.
     #[serde(default)]
     pub ipv6: bool,
-    /// Behind the shaper stands a wire that serialises, so that no bit arrives before its time. Without it the shaper's early
-    /// packets flatter every server, and most of all the best order; results before this key was are without.
+    /// A wire behind the shaper serialises packets, so that no bit arrives before its time. Without it the shaper sends
+    /// packets early, which favours every server, and the best order most of all. Results from before this key have no
+    /// wire.
     #[serde(default = "yes")]
     pub wire: bool,
     #[serde(default)]
     pub shaper: Shaper,
-    /// What queues at the bottleneck in runs that do not say.
+    /// The queue at the bottleneck in runs that do not specify one.
     #[serde(default)]
     pub qdisc: Qdisc,
-    /// Bytes the shaper lets through at once after a pause; see [`Experiment::burst_bytes`].
+    /// The bytes that the shaper lets through without delay after a pause; see [`Experiment::burst_bytes`].
     #[serde(rename = "burst_bytes", default, deserialize_with = "burst")]
     pub burst_bytes_given: Option<u64>,
-    /// Room of the FIFO at the bottleneck, packets. The papers' FAIR has 100.
+    /// The length of the FIFO at the bottleneck in packets. The papers' FAIR has 100.
     #[serde(default = "fifo_packets", deserialize_with = "packets")]
     pub fifo_packets: u64,
-    /// Most TCP segments in what the stack hands to the bottleneck as one packet; unset leaves what the kernel does.
+    /// The maximum number of TCP segments in a packet that the stack passes to the bottleneck; unset keeps the kernel's
+    /// default.
     ///
-    /// It decides how long a FIFO of 100 packets is. `ethtool -K gso off` cuts packets up only *below* the queue: in it
-    /// they still hold up to 44 segments (measured: 61 KB). With 1, TCP small queues allow each connection two or three
-    /// packets, and the FIFO of the server itself never fills. Mean response time of nginx-fair at rho 0.8, the same
-    /// jobs: 27 ms with 1, 50 with 10, 63 unset; 147 when the FIFO stands in a router one hop on, where neither helps.
+    /// It determines how many bytes a FIFO of 100 packets holds. `ethtool -K gso off` splits packets only *below* the
+    /// queue: in the queue they still hold up to 44 segments (measured: 61 KB). With 1, TCP small queues allow each
+    /// connection two or three packets, and the FIFO of the server itself never fills. Mean response time of nginx-fair
+    /// at rho 0.8 with the same jobs: 27 ms with 1, 50 with 10, 63 unset; 147 if the FIFO is in a router one hop on,
+    /// where neither helps.
     #[serde(default, deserialize_with = "segments")]
     pub gso_max_segs: Option<u64>,
     #[serde(default = "cubic")]
     pub congestion_control: String,
-    /// Bytes one connection may have queued in the kernel below TCP; unset leaves what the kernel does.
+    /// The bytes that one connection may have queued in the kernel below TCP; unset keeps the kernel's default.
     #[serde(default, deserialize_with = "output_bytes")]
     pub tcp_limit_output_bytes: Option<u64>,
-    /// Numbers that stand between braces in the configurations of runs, by name: what `[vary]` changes in them.
+    /// Numbers for the names in braces in the configurations of runs. `[vary]` can change them.
     #[serde(default)]
     pub fill: BTreeMap<String, u64>,
-    /// Groups of clients; without one, all requests come from one address, with no path but the cable.
+    /// The groups of clients. If empty, all requests come from one address, with no path other than the cable.
     #[serde(default, rename = "client")]
     clients: Vec<Spanned<ClientGroup>>,
-    /// How the line's rate changes while the load goes on, in order of time.
+    /// The changes of the line's rate during the load, in order of time.
     #[serde(default, rename = "rate_change")]
     pub rate_changes: Vec<RateChange>,
-    /// At least one, names distinct.
+    /// The runs, at least one, with distinct names.
     #[serde(rename = "run")]
     runs: Vec<Spanned<RunSpec>>,
 }
 
-/// Where the bytes go.
+/// The network between server and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// Two namespaces with a shaped cable between them (root).
     #[default]
     Namespaces,
-    /// The same, with a router in a third namespace between them, whose egress to the client is the bottleneck: the
-    /// server cannot see its queue, and the packets in it are single segments whatever the server's stack builds.
+    /// Two such namespaces and a router in a third namespace between them, whose egress to the client is the
+    /// bottleneck. The server cannot see its queue, and its packets are single segments whatever the server's stack
+    /// builds.
     Router,
-    /// 127.0.0.1, where nothing shapes but the server's own pacing (no privilege).
+    /// 127.0.0.1, where the server's own pacing is the only shaping (no privilege).
     Loopback,
 }
 
-/// Which qdisc shapes; CAKE and our own qdiscs shape by themselves.
+/// The qdisc that shapes. CAKE and our own qdiscs shape by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shaper {
@@ -118,12 +123,13 @@ pub enum Shaper {
 }
 
 impl Experiment {
-    /// Reads an experiment file that has a single point.
+    /// Reads an experiment file with a single point.
     pub fn read(file: &Path) -> Result<Experiment, LabError> {
         ExperimentFile::read(file, &Overrides::default())?.single()
     }
 
-    /// Reads the text of an experiment that has a single point; `file` is for messages, and its folder for set-ups.
+    /// Parses the text of an experiment with a single point. `file` is used in messages, and to find set-ups in its
+    /// folder.
     pub fn parse(text: &str, file: &Path) -> Result<Experiment, LabError> {
         ExperimentFile::parse(text, file, &Overrides::default())?.single()
     }
@@ -138,17 +144,17 @@ impl Experiment {
         self.clients.iter().map(Spanned::get_ref)
     }
 
-    /// What queues at the bottleneck in this run: what it names, or needs, else the experiment's.
+    /// The queue at the bottleneck in this run: the one that it names or needs, otherwise the experiment's.
     pub fn qdisc_of(&self, run: &RunSpec) -> Qdisc {
         run.qdisc_wanted(self.network).unwrap_or(self.qdisc)
     }
 
-    /// What Weir is told of the uplink in this run.
+    /// The uplink rate configured in Weir for this run.
     pub(crate) fn told_to(&self, run: &RunSpec) -> Told {
         run.told.as_ref().or(self.told.as_ref()).cloned().unwrap_or_else(|| Told::rate(self.link))
     }
 
-    /// Keeps only the runs named; the error says which name is unknown and which there are.
+    /// Keeps only the named runs. The error names the unknown run and lists the existing ones.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), String> {
         let known: Vec<&str> = self.runs().map(|run| run.name.as_str()).collect();
         if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -158,18 +164,18 @@ impl Experiment {
         Ok(())
     }
 
-    /// For how long requests arrive; a file always says it, and whole.
+    /// The time for which requests arrive, in whole seconds; a file always specifies it.
     pub fn seconds(&self) -> u64 {
         self.load.seconds.unwrap_or_default() as u64
     }
 
-    /// The largest burst the shaper lets through, bytes.
+    /// The maximum burst that the shaper lets through, in bytes.
     ///
-    /// Unless the file says otherwise: room for one full packet (1,514 bytes on Ethernet, 1,600 for good measure), or
-    /// for a millisecond at the link's rate if that is more, so that a timer that fires late does not cost capacity
-    /// (measured at 10 Mbit/s: 10.00 with 1,600, 9.986 with 200). HTB sends while it has any token at all, so 1,600
-    /// bytes at 10 Mbit/s ride out 1.28 ms of lateness; TBF wants tokens for the whole packet first, so the
-    /// millisecond comes on top.
+    /// By default it has room for one full packet (1,514 bytes on Ethernet, rounded up to 1,600), or for a millisecond
+    /// at the link's rate if that is more, so that a timer that fires late does not cost capacity (measured at 10
+    /// Mbit/s: 10.00 with 1,600, 9.986 with 200). HTB sends while it has any token at all, so 1,600 bytes at 10 Mbit/s
+    /// compensate for 1.28 ms of lateness. TBF needs tokens for the whole packet first, so the millisecond is added to
+    /// the packet.
     pub fn burst_bytes(&self) -> u64 {
         const PACKET_BYTES: u64 = 1600;
         let millisecond_bytes = self.link.bits_per_s() / 8000;
@@ -179,7 +185,8 @@ impl Experiment {
         })
     }
 
-    /// What is wrong with keys that are right by themselves: an offset, 0 where there is none, and the reason.
+    /// Checks the combination of keys that are valid by themselves. The error is an offset, 0 if there is none, and the
+    /// reason.
     fn check(&self) -> Result<(), (usize, String)> {
         self.load.check().map_err(|reason| (0, reason))?;
         self.limits.check(self).map_err(|reason| (0, reason))?;
@@ -321,7 +328,7 @@ shaping = "paced"
         }
     }
 
-    /// Once it was left as it stood, and a file of that name was written.
+    /// Earlier the name was left as it was, and a file of that name was written.
     #[test]
     fn an_unknown_name_between_braces_is_refused() {
         let with = |line: &str| {
@@ -393,7 +400,7 @@ shaping = "paced"
         assert!(said.contains("retries without abort"), "{said}");
     }
 
-    /// Every file that is not a sweep's; those are checked where sweeps are.
+    /// All files except those of sweeps, which are checked where sweeps are.
     #[test]
     fn the_experiments_we_ship_are_right() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");

@@ -1,4 +1,4 @@
-//! Points and set-ups: what a file makes of itself.
+//! Points and set-ups.
 
 use std::path::{Path, PathBuf};
 
@@ -106,7 +106,7 @@ fn a_setup_fills_in_what_the_file_does_not_say() {
     let experiment = &file.points()[0].experiment;
     assert_eq!((experiment.load.rho, experiment.load.seed, experiment.seconds()), (Some(0.8), 4, 60));
     assert_eq!(experiment.runs().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    // What is kept with the results needs no set-up any more.
+    // The copy kept with the results no longer needs a set-up.
     let again = ExperimentFile::parse(&file.text, Path::new("y.toml"), &Overrides::default()).unwrap();
     assert_eq!(again.points()[0].experiment, *experiment);
 }
@@ -148,7 +148,7 @@ fn load(middle: &str) -> Load {
     parse(middle).unwrap().points()[0].experiment.load.clone()
 }
 
-/// A command line that has nothing but a load.
+/// A command line with only a load.
 #[derive(clap::Parser)]
 struct Words {
     #[command(flatten)]
@@ -198,7 +198,7 @@ fn a_load_that_ends_is_repeated_where_that_is_wanted() {
     assert!(load("rho = 0.8\nrepeat = true").repeat && !load("rho = 0.8").repeat);
 }
 
-/// What a file does not say of its load is an error there, whatever the type calls it.
+/// A key of the load that a file does not have is an error there, whatever the type calls it.
 #[test]
 fn the_keys_of_the_load_are_the_files() {
     let said = parse("rhoo = 0.8\nrho = 0.8").unwrap_err();

@@ -1,4 +1,4 @@
-//! `[vary]`: the values that an experiment tries one after the other, each combination of them a point.
+//! `[vary]`: the values that an experiment tries one after another. Each combination of them is a point.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -6,38 +6,38 @@ use toml::de::{DeTable, DeValue};
 use super::keys::check_name;
 use super::layers::set;
 
-/// More points than this are a mistake: the largest figure has 24, the grid of lines 300.
+/// The maximum number of points: the largest figure has 24, the grid of lines 300.
 const POINTS_MAX: usize = 400;
 
 /// A mistake, and its offset.
 type Wrong = (usize, String);
 
-/// A key of `[vary]` and what it may be.
+/// A key of `[vary]` and its values.
 struct Axis<'a> {
     /// The key as words: `limits`, `initial_rto`.
     path: Vec<String>,
     choices: Vec<Choice<'a>>,
 }
 
-/// A value of an axis: what it sets, and how a point calls it.
+/// A value of an axis: its settings, and its name in a point.
 #[derive(Clone)]
 struct Choice<'a> {
     label: String,
-    /// The entry in the point's `values`: the value, or the name of what has one.
+    /// The entry in the point's `values`: the value, or its name if it has one.
     shown: toml::Value,
     sets: Vec<(Vec<String>, Spanned<DeValue<'a>>)>,
 }
 
 /// A combination of the values of `[vary]`.
 pub(crate) struct Combination<'a> {
-    /// Name of its folder: `rho-0.8`, `link-10mbit_rho-0.8`; empty where nothing varies.
+    /// The name of its folder: `rho-0.8`, `link-10mbit_rho-0.8`; empty if nothing varies.
     pub(crate) name: String,
-    /// The keys varied and their values.
+    /// The varied keys and their values.
     pub(crate) values: toml::Table,
     pub(crate) table: DeTable<'a>,
 }
 
-/// Every combination of the values in `[vary]`, which is taken out of the table; the last key changes first.
+/// Returns every combination of the values in `[vary]`, which is removed from the table; the last key changes first.
 pub(crate) fn combinations(mut table: DeTable<'_>) -> Result<Vec<Combination<'_>>, Wrong> {
     let Some(vary) = table.remove("vary") else {
         return Ok(vec![Combination { name: String::new(), values: toml::Table::new(), table }]);
@@ -72,7 +72,7 @@ fn with<'a>(point: &Combination<'a>, axis: &Axis<'a>, choice: &Choice<'a>) -> Re
     Ok(Combination { name, values, table })
 }
 
-/// The lists in a table; a table in it, which a dot in a key makes too, is gone into.
+/// Returns the lists in a table, including those in nested tables, which a dot in a key also creates.
 fn axes<'a>(path: Vec<String>, table: DeTable<'a>) -> Result<Vec<Axis<'a>>, Wrong> {
     let mut found = vec![];
     for (key, value) in table {
@@ -104,8 +104,8 @@ fn axis<'a>(path: Vec<String>, list: Vec<Spanned<DeValue<'a>>>, at: usize) -> Re
     Ok(Axis { path, choices })
 }
 
-/// A plain value sets its key; a list of tables does too and goes by their names; a table sets its own keys and goes by
-/// its `name`.
+/// Returns the choice of a value. A plain value sets its key. A list of tables also sets its key and is named after its
+/// tables. A table sets its own keys and is named by its `name`.
 fn choice<'a>(path: &[String], value: Spanned<DeValue<'a>>) -> Result<Choice<'a>, Wrong> {
     let at = value.span().start;
     match value.get_ref() {
@@ -147,7 +147,7 @@ fn flatten<'a>(path: Vec<String>, table: DeTable<'a>, sets: &mut Vec<(Vec<String
     }
 }
 
-/// A value as part of a folder's name: what is no letter, digit, `-`, `_` or `.` becomes `-`.
+/// Formats a value as part of a folder's name: characters other than letters, digits, `-`, `_` and `.` become `-`.
 fn label(value: &DeValue) -> Option<String> {
     let text = match toml_value(value)? {
         toml::Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! Puts the limits of an experiment into effect in the namespaces of its link.
+//! Applies the limits of an experiment in the namespaces of its link.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +11,13 @@ use crate::link::{read_setting, write_setting};
 use crate::namespace::{Namespace, Place};
 use crate::{LabError, tool};
 
-/// The headers of a full segment's packet: the headers of IPv4 and TCP without options.
+/// The bytes of the headers of IPv4 and TCP, without options.
 const HEADER_BYTES: u64 = 40;
-/// From here on nothing but RACK finds losses ("tcp: remove obsolete and unused RFC3517/RFC6675 loss recovery code").
+/// The first kernel version that detects losses only with RACK ("tcp: remove obsolete and unused RFC3517/RFC6675 loss
+/// recovery code").
 const RACK_ONLY: (u64, u64) = (6, 17);
 const RACK: u64 = 1;
-/// Settings that bound an overload, told of in every manifest.
+/// Settings that bound an overload, recorded in every manifest.
 const TOLD: [&str; 9] = [
     "net/core/somaxconn",
     "net/ipv4/tcp_max_syn_backlog",
@@ -29,14 +30,14 @@ const TOLD: [&str; 9] = [
     "net/ipv4/tcp_wmem",
 ];
 
-/// Limits that hold as long as this lives.
+/// Limits that are in force as long as this exists.
 #[derive(Debug, Default)]
 pub(crate) struct KernelLimits {
     initial_rto: Option<(Duration, InitialRto)>,
 }
 
 impl KernelLimits {
-    /// Sets what the limits say, before the server starts and after the routes are there.
+    /// Applies the limits, before the server starts and after the routes exist.
     pub(crate) fn set(limits: &Limits, server: &Namespace, client: &Namespace) -> Result<KernelLimits, LabError> {
         check_recovery(limits, &rustix::system::uname().release().to_string_lossy())?;
         let both = [Place::In(server), Place::In(client)];
@@ -53,12 +54,12 @@ impl KernelLimits {
         Ok(KernelLimits { initial_rto: Some((timeout, set)) })
     }
 
-    /// The limits as the kernel has them, for the manifest.
+    /// The limits in force in the kernel, for the manifest.
     pub(crate) fn describe(&self, server: &Namespace) -> Result<BTreeMap<String, String>, LabError> {
         let mut said = BTreeMap::new();
         for setting in TOLD {
             let name = setting.rsplit('/').next().unwrap_or(setting);
-            // Some came with later kernels than the oldest we run on.
+            // Some were introduced after the oldest kernel that we support.
             said.extend(read_setting(Place::In(server), setting).ok().map(|value| (name.to_owned(), value)));
         }
         said.insert("server_routes".into(), routes(server)?.join(" | "));
@@ -69,7 +70,7 @@ impl KernelLimits {
     }
 }
 
-/// The settings of a namespace that these limits are, and their values.
+/// The settings of a namespace for these limits, and their values.
 fn settings(limits: &Limits) -> Vec<(&'static str, String)> {
     let buffer = |[least, usual, most]: [u64; 3]| format!("{least} {usual} {most}");
     let settings = [
@@ -86,8 +87,8 @@ fn settings(limits: &Limits) -> Vec<(&'static str, String)> {
     settings.into_iter().filter_map(|(setting, value)| Some((setting, value?))).collect()
 }
 
-/// Segment size and first window are properties of the server's routes. `mtu lock` keeps what the server sends small,
-/// `advmss` what it asks of the clients.
+/// Sets the segment size and initial window, which are properties of the server's routes. `mtu lock` limits the packets
+/// that the server sends, `advmss` those that it requests from clients.
 fn set_routes(limits: &Limits, server: &Namespace) -> Result<(), LabError> {
     let mut more = vec![];
     if let Some(mss) = limits.mss {
@@ -103,10 +104,10 @@ fn set_routes(limits: &Limits, server: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The routes of a namespace, each in the words that make it.
+/// The routes of a namespace, each as the words that create it.
 fn routes(namespace: &Namespace) -> Result<Vec<String>, LabError> {
     let said = tool::run(&format!("ip -n {} route show", namespace.name()))?;
-    // A cable whose other end is not up yet is shown so, but cannot be told so.
+    // A cable whose other end is not up yet is listed with this word, which is not accepted as input.
     let words = |line: &str| line.split_whitespace().filter(|word| *word != "linkdown").collect::<Vec<_>>().join(" ");
     Ok(said.lines().map(words).filter(|line| !line.is_empty()).collect())
 }

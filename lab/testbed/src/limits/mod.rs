@@ -1,6 +1,6 @@
-//! What the kernel of both sides and the server itself allow, as 003 (section 3.2) sets it for an overload to be felt.
+//! The limits of both kernels and of the server itself, as set in 003 (section 3.2) for an overload to have an effect.
 //!
-//! How far each limit reaches on a kernel of today, measured or read there:
+//! The effect of each limit on a current kernel, measured or found in its source:
 //!
 //! - A SYN is thrown away when the accept queue is full, when the SYN queue is as long as the accept queue may be, or, without SYN
 //!   cookies, when the SYN queue is longer than three quarters of `syn_queue` and the client was not known before. 003's
@@ -27,66 +27,71 @@ use crate::{Experiment, Network, RunSpec, Server};
 
 pub(crate) use kernel::KernelLimits;
 
-/// Any queue of connections: what a listening socket's backlog can be in every server we start.
+/// The range of any queue of connections: the possible backlogs of a listening socket in every server that we start.
 const QUEUE: RangeInclusive<u64> = 1..=65_535;
-/// Apache's own limit is ten times that; 350 processes are what 003 has.
+/// The range of workers. Apache's own limit is ten times the maximum; 003 has 350 processes.
 const WORKERS: RangeInclusive<u64> = 1..=20_000;
-/// From the least that Linux sends by itself to what Ethernet carries; 003 has packets of 536 to 1,500 bytes, 40 of them headers.
+/// The range of segment sizes, from the least that Linux sends by itself to the maximum on Ethernet. 003 has packets of
+/// 536 to 1,500 bytes, 40 of them headers.
 const MSS_BYTES: RangeInclusive<u64> = 88..=1460;
-/// Linux has 10, 003's kernel had 2; ten times what is usual today is enough to try.
+/// The range of initial windows. Linux has 10 and 003's kernel had 2; the maximum is ten times today's default.
 const WINDOW: RangeInclusive<u64> = 1..=100;
 /// Bits of tcp_recovery: RACK, a fixed reordering window, no threshold of duplicate acknowledgements.
 const RECOVERY: RangeInclusive<u64> = 0..=7;
 /// The retries, which the kernel keeps in a byte; 0 is its own choice.
 const RETRIES: RangeInclusive<u64> = 1..=255;
-/// From a tick of a slow kernel to TCP_RTO_MAX.
+/// The range of initial timeouts, from a tick of a slow kernel to TCP_RTO_MAX.
 const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
 
-/// Limits of an experiment; what is unset is left as it is.
+/// The limits of an experiment; unset limits keep their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Half-open connections: `tcp_max_syn_backlog`.
+    /// The maximum number of half-open connections: `tcp_max_syn_backlog`.
     #[serde(default, deserialize_with = "queue")]
     pub syn_queue: Option<u64>,
-    /// Connections nobody has accepted yet: the listening socket's backlog, and `somaxconn`, which bounds it.
+    /// The maximum number of connections that no program has accepted: the listening socket's backlog, and `somaxconn`,
+    /// which bounds it.
     #[serde(default, deserialize_with = "queue")]
     pub accept_queue: Option<u64>,
     /// True if a full SYN queue is answered by cookies instead of silence.
     pub syn_cookies: Option<bool>,
-    /// Connections the server serves at once: the papers' Apache processes.
+    /// The number of connections that the server serves at the same time: the papers' Apache processes.
     #[serde(default, deserialize_with = "workers")]
     pub workers: Option<u64>,
-    /// Until the first SYN or SYN-ACK is sent again, such as `3s`; later ones after twice, four times that, and so on.
+    /// The time until the first SYN or SYN-ACK is retransmitted, such as `3s`; later ones follow after twice, four
+    /// times that, and so on.
     #[serde(default, deserialize_with = "initial_rto")]
     pub initial_rto: Option<Duration>,
-    /// Maximum segment size of TCP, both ways: packets are 40 bytes longer, payload is 12 bytes shorter (timestamps).
+    /// The maximum segment size of TCP, both ways. Packets are 40 bytes longer, payload is 12 bytes shorter
+    /// (timestamps).
     #[serde(default, deserialize_with = "mss")]
     pub mss: Option<u64>,
-    /// Segments the server may send before the first acknowledgement.
+    /// The number of segments that the server may send before the first acknowledgement.
     #[serde(default, deserialize_with = "window")]
     pub initial_window: Option<u64>,
-    /// Send buffer on both sides: least, usual and most bytes, such as `4096 16384 65536`.
+    /// The send buffer on both sides: minimum, default and maximum bytes, such as `4096 16384 65536`.
     #[serde(default, deserialize_with = "buffer")]
     pub tcp_wmem: Option<[u64; 3]>,
-    /// The same of the receive buffer.
+    /// The receive buffer on both sides, in the same form.
     #[serde(default, deserialize_with = "buffer")]
     pub tcp_rmem: Option<[u64; 3]>,
-    /// Bits of `tcp_recovery`: 1 is RACK.
+    /// The bits of `tcp_recovery`: 1 is RACK.
     #[serde(default, deserialize_with = "recovery")]
     pub recovery: Option<u64>,
-    /// Tries until the kernel gives up a connection: `tcp_orphan_retries` once its program has closed it, and `tcp_retries2` before.
+    /// The number of tries until the kernel gives up a connection: `tcp_orphan_retries` after its program has closed
+    /// it, and `tcp_retries2` before.
     #[serde(default, deserialize_with = "retries")]
     pub orphan_retries: Option<u64>,
 }
 
 impl Limits {
-    /// Returns true if the kernel has to do anything for them.
+    /// Returns true if any of them must be set in the kernel.
     pub(crate) fn concern_kernel(&self) -> bool {
         *self != Limits { workers: self.workers, ..Limits::default() }
     }
 
-    /// Returns the fault that they have together with the rest of the experiment.
+    /// Checks the limits together with the rest of the experiment.
     pub(crate) fn check(&self, experiment: &Experiment) -> Result<(), String> {
         if experiment.network == Network::Loopback && self.concern_kernel() {
             return Err("[limits] of the kernel need a namespace: leave network = \"loopback\" or them out".into());
@@ -108,7 +113,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Worker slots of this server, for the manifest.
+    /// The number of worker slots of this server, for the manifest.
     pub(crate) fn slots_of(&self, server: Server) -> String {
         match (server, self.workers) {
             (Server::Apache, workers) => workers.unwrap_or(crate::server::APACHE_PROCESSES).to_string(),
@@ -119,13 +124,13 @@ impl Limits {
     }
 }
 
-/// Returns true if a run says itself how many connections Weir serves at once.
+/// Returns true if a run itself specifies how many connections Weir serves at the same time.
 fn limits_itself(run: &RunSpec) -> bool {
     let names = ["--max-accepted-connections", "--connections", "--workers"];
     run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))
 }
 
-/// A whole number of `what`, in this range.
+/// Parses a whole number of `what` in this range.
 pub(crate) fn within<'de, D: Deserializer<'de>>(
     deserializer: D,
     what: &str,

@@ -1,4 +1,4 @@
-//! An Apache of one process per request on one processor, whose lines go to our pipe.
+//! An Apache with one process per request on one processor, whose forensic log is written to our pipe.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -10,11 +10,11 @@ use crate::program::POLL_EVERY;
 use crate::server::{as_nobody, modules_folder, write_config};
 use crate::{LabError, Program, find_program};
 
-/// More than there are clients, so that no connection waits for a process.
+/// The number of processes, larger than the number of clients, so that no connection waits for a process.
 const PROCESSES: usize = 64;
 const START_WITHIN: Duration = Duration::from_secs(10);
 
-/// A running Apache and what is asked of it.
+/// A running Apache and the page requested from it.
 pub(super) struct Apache {
     pub address: SocketAddr,
     pub program: Program,
@@ -25,12 +25,12 @@ pub(super) struct Apache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     pub bytes: usize,
-    /// True if the process that serves it compresses, at the highest level, which is where its CPU time goes.
+    /// True if the serving process compresses the page at the highest level, which takes most of its CPU time.
     pub is_compressed: bool,
 }
 
 impl Apache {
-    /// Serves the page as `/a/page` and `/b/page` at an address of loopback, from this processor.
+    /// Starts an Apache that serves the page as `/a/page` and `/b/page` at a loopback address, on this processor.
     pub fn start(folder: &Path, pipe: &Path, page: Page, processor: usize) -> Result<Apache, LabError> {
         let site = folder.join("www");
         for class in ["a", "b"] {
@@ -73,7 +73,7 @@ impl Apache {
     }
 }
 
-/// Words of a small language: text that compresses to about a third.
+/// Words of an artificial language: text that compresses to about a third.
 fn words(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     let mut state = 1u32;

@@ -1,4 +1,4 @@
-//! Closed clients: each asks again as soon as it has its answer, on a new connection, as WebStone's do.
+//! Closed clients: each sends its next request as soon as it has its response, on a new connection, as WebStone's do.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// A client that gets nothing gives up, so that no measurement hangs.
+/// The time after which a client without a response gives up, so that no measurement hangs.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(90);
 
 /// The requests of one class.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answers {
-    /// From the connection to the last byte; what was not finished counts with the time it had waited.
+    /// The times from the connection to the last byte. An unfinished request counts with the time that it had waited.
     pub times: Vec<Duration>,
     pub finished: u64,
     pub failed: u64,
@@ -32,14 +32,14 @@ impl Answers {
     }
 }
 
-/// When requests count.
+/// The period in which requests count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub from: Instant,
     pub to: Instant,
 }
 
-/// So many clients for each path, until the window ends; then `on_end`, and no request is waited for longer.
+/// Runs this many clients for each path until the window ends. Then calls `on_end` and abandons open requests.
 pub(super) fn ask(
     address: SocketAddr,
     paths: &[(&str, usize)],
@@ -122,7 +122,7 @@ mod tests {
         let now = Instant::now();
         let window = Window { from: now, to: now + Duration::from_millis(50) };
         let answers = std::thread::scope(|scope| {
-            // Nobody has an answer before the end.
+            // No client has a response before the end.
             let server = scope.spawn(|| {
                 let accepted: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
                 while !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Which process may run: Sleep and Wakeup over the processes of a server, each with one request at a time.
+//! Decides which processes may run: Sleep and Wakeup over the processes of a server, each with one request at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use sched::{Sharing, Slots, Turn};
 
-/// The priority of a process, as 004 has it: −1 never runs, 0 runs where nobody else would, from 1 on shares go by the number.
+/// The priority of a process, as in 004: −1 never runs, 0 runs only if no other would, and from 1 on shares are
+/// proportional to the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     Stopped,
@@ -40,32 +41,33 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A process with a request.
+/// A process that serves a request.
 #[derive(Debug, Clone, Copy)]
 struct Serving {
     number: u64,
     class: u32,
 }
 
-/// The decisions, by process.
+/// The decisions for each process.
 #[derive(Debug)]
 pub struct Decider {
     slots: Slots,
-    /// The processes that run, by class.
+    /// The priorities of the running processes, by class.
     running: Vec<Priority>,
     asleep: Priority,
     serving: BTreeMap<u32, Serving>,
     processes: BTreeMap<u64, u32>,
     next: u64,
-    /// Priorities that were told and hold; a process that is not here has that of its start.
+    /// The priorities that have been set. A process that is not listed has its initial priority.
     told: BTreeMap<u32, Priority>,
-    /// Processes of which something has changed since.
+    /// Processes with changes since the last [`Decider::changes`].
     changed: BTreeSet<u32>,
     escaped: u64,
 }
 
 impl Decider {
-    /// Returns a decider with the slots and the priority of each class, the highest first, and the priority of what sleeps.
+    /// Creates a decider with the slots and the priority of each class, the highest first, and the priority of sleeping
+    /// processes.
     pub fn new(classes: &[(u32, Priority)], sharing: Sharing, asleep: Priority) -> Decider {
         let slots: Vec<u32> = classes.iter().map(|(slots, _)| *slots).collect();
         Decider {
@@ -81,7 +83,8 @@ impl Decider {
         }
     }
 
-    /// A process has a request of this class: Sleep. Should it have had one, that has ended, and nobody said so.
+    /// Handles a request of this class that a process begins: Sleep. If the process had another request, that has ended
+    /// without a message.
     pub fn begin(&mut self, process: u32, class: usize) {
         self.depart(process);
         let class = class.min(self.running.len() - 1) as u32;
@@ -94,27 +97,28 @@ impl Decider {
         }
     }
 
-    /// Ends a request that is served: Wakeup. That of a process that was to be stopped was served before it could be.
+    /// Handles the end of a request: Wakeup. If its process was to be stopped, the request was served before that.
     pub fn end(&mut self, process: u32) {
         self.escaped += u64::from(self.asleep == Priority::Stopped && self.is_asleep(process));
         self.depart(process);
     }
 
-    /// Ends all scheduling: all that was told is taken back.
+    /// Ends all scheduling and resets every priority that was set.
     pub fn end_all(&mut self) {
         for process in self.serving.keys().copied().collect::<Vec<_>>() {
             self.depart(process);
         }
     }
 
-    /// The process is no more; nothing is to be done to it.
+    /// Forgets a process that has ended; nothing is done to it.
     pub fn gone(&mut self, process: u32) {
         self.depart(process);
         self.told.remove(&process);
         self.changed.remove(&process);
     }
 
-    /// The changes to be made, those that go to sleep first: processes with their priority, or with none that of their start.
+    /// Returns the changes to be made, sleeping processes first: each process with its priority, or `None` for its
+    /// initial one.
     pub fn changes(&mut self) -> Vec<(u32, Option<Priority>)> {
         let changed = std::mem::take(&mut self.changed);
         let mut changes: Vec<_> = changed.into_iter().map(|process| (process, self.wanted(process))).collect();
@@ -133,7 +137,7 @@ impl Decider {
         self.serving.get(&process).is_some_and(|serving| !self.slots.is_running(serving.number))
     }
 
-    /// Requests that were served though their process was to sleep.
+    /// The number of requests that were served although their process was to sleep.
     pub fn escaped(&self) -> u64 {
         self.escaped
     }
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!(decider.changes(), [(101, Some(Priority::Stopped)), (200, Some(FIVE))]);
     }
 
-    /// What began and ended since was never told.
+    /// A request that began and ended since the last changes was never reported.
     #[test]
     fn a_request_that_is_over_before_it_can_be_stopped_has_escaped() {
         let mut decider = decider([1, 1], Sharing::Own);
@@ -228,7 +232,7 @@ mod tests {
         decider.changes();
         decider.gone(100);
         assert_eq!(decider.changes(), [(101, Some(ONE))]);
-        // Its number is another process now, with a request whose predecessor's end nobody saw.
+        // The process number was reused, with a request whose predecessor's end was never reported.
         decider.begin(101, A);
         assert_eq!(decider.changes(), [(101, Some(FIVE))]);
     }
@@ -243,8 +247,9 @@ mod tests {
         }
 
         proptest! {
-            /// Of whatever comes: what was told is what holds, no more processes run than there are slots, nobody sleeps beside a slot
-            /// that it may have, and behind the last request every process is as it was at its start.
+            /// For any sequence of events: the reported priorities are those in force, no more processes run than there
+            /// are slots, no process sleeps while a slot is free for it, and after the last request every process has
+            /// its initial priority.
             #[test]
             fn nobody_stays_asleep(
                 slots in [1u32..4, 1u32..4],

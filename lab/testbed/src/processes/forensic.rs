@@ -1,12 +1,12 @@
-//! The lines of Apache's `mod_log_forensic`: `+PID:TIME:COUNT|GET /a HTTP/1.1|Host:b` before a request is handled, `-PID:TIME:COUNT`
-//! behind its last byte.
+//! The lines of Apache's `mod_log_forensic`: `+PID:TIME:COUNT|GET /a HTTP/1.1|Host:b` before a request is handled, and
+//! `-PID:TIME:COUNT` after its last byte.
 
-/// The bytes of a line that are kept; requests are longer than that only where nobody limits them.
+/// The bytes of a line that are kept; longer requests occur only if the server does not limit them.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A request with this target begins.
+    /// A request for this target begins.
     Begin {
         process: u32,
         target: String,
@@ -16,11 +16,12 @@ pub(super) enum Event {
     },
 }
 
-/// Cuts what is read into lines, and these into events.
+/// Splits the bytes read into lines, and parses these as events.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     part: Vec<u8>,
-    /// Lines that are none of the module's. What is longer than a pipe takes at once (4 KiB) is torn by others.
+    /// The number of lines that are not the module's. A line longer than a pipe accepts in one piece (4 KiB) is
+    /// interleaved with others.
     pub garbled: u64,
 }
 
@@ -52,7 +53,8 @@ fn event(line: &str) -> Option<Event> {
     Some(Event::Begin { process, target })
 }
 
-/// Three numbers, the first decimal: those of an Apache without `mod_unique_id`, whose identifiers are others.
+/// Parses an identifier of three numbers, the first decimal, as from an Apache without `mod_unique_id`, which has other
+/// identifiers.
 fn process_of(id: &str) -> Option<u32> {
     let parts: Vec<&str> = id.split(':').collect();
     let [process, time, count] = parts[..] else { return None };

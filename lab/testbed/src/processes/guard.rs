@@ -1,4 +1,5 @@
-//! Another process that lets the processes of Apache go on, however we end: it reads from a pipe that ends with us.
+//! A separate process that resumes the processes of Apache however this program ends: it reads from a pipe that ends
+//! with this program.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -8,19 +9,19 @@ use std::process::{Child, Command, Stdio};
 use super::hands;
 use crate::LabError;
 
-/// The guard, from our side. Dropping it waits until it has done its work.
+/// The guard, as seen from this program. Dropping it waits until it has done its work.
 #[derive(Debug)]
 pub struct Guard(Child);
 
 impl Guard {
-    /// Starts `command`, which has to call [`Guard::stand`] with the same words. In a process group of its own: what ends us at a terminal must
-    /// not end it.
+    /// Starts `command`, which must call [`Guard::stand`] with the same arguments. It is in a separate process group,
+    /// so that a signal from the terminal does not end it.
     pub fn start(mut command: Command) -> Result<Guard, LabError> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn();
         child.map(Guard).map_err(|e| LabError::io("guard", e))
     }
 
-    /// Stands guard: waits for the end of its input, then frees the processes of this Apache.
+    /// Waits for the end of its input, then resumes the processes of this Apache.
     pub fn stand(master: u32, group: Option<&Path>) {
         let mut rest = [0; 16];
         while std::io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}

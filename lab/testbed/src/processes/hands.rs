@@ -1,4 +1,4 @@
-//! Processes are given their priorities: by signals, and by nice values or control groups.
+//! Sets the priorities of processes by signals, and by nice values or control groups.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,21 +16,21 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, se
 use super::decide::Priority;
 use crate::LabError;
 
-/// The priority of a process that is as it was at its start: of Linux 2.1, which shared the processor in its proportion.
+/// The initial level of a process in Linux 2.1, which shared the processor in proportion to levels.
 const USUAL_LEVEL: u8 = 5;
-/// As close to the idle class as a nice value comes: 15 of 1,024.
+/// The nice value nearest to the idle class: 15 of 1,024.
 const NICEST: i32 = 19;
 
-/// The means by which the levels differ.
+/// The means by which levels are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// Each process has its nice value; 0 is nice 19.
+    /// Each process has a nice value; level 0 is nice 19.
     Nice,
-    /// Each process has a control group of its own, with a weight; 0 is the idle class (SCHED_IDLE).
+    /// Each process has its own control group with a weight; level 0 is the idle class (SCHED_IDLE).
     Groups,
 }
 
-/// Signals and priorities for the processes of one Apache.
+/// Sets signals and priorities of the processes of one Apache.
 #[derive(Debug)]
 pub(super) struct Hands {
     master: u32,
@@ -40,7 +40,7 @@ pub(super) struct Hands {
 
 #[derive(Debug)]
 struct Held {
-    /// Names the process for good, whatever becomes of its number.
+    /// Identifies the process uniquely, even if its number is reused.
     process: OwnedFd,
     stopped_at: Option<Instant>,
 }
@@ -49,7 +49,7 @@ struct Held {
 #[derive(Debug, Clone)]
 pub(super) struct Groups {
     home: PathBuf,
-    /// The group where the processes were.
+    /// The group in which the processes were before.
     before: PathBuf,
     is_version_1: bool,
 }
@@ -62,7 +62,7 @@ impl Hands {
         Ok(hands)
     }
 
-    /// False: there is no such process of this Apache.
+    /// Sets the priority of a process. Returns false if this Apache has no such process.
     pub fn set(&mut self, process: u32, priority: Option<Priority>) -> bool {
         if self.hold(process).is_err() {
             return false;
@@ -85,7 +85,7 @@ impl Hands {
         given.is_ok() && continues
     }
 
-    /// Processes that have ended since; their numbers may become others'.
+    /// Returns processes that have ended since the last call; their numbers may be reused.
     pub fn take_ended(&mut self) -> Vec<u32> {
         let has_ended = |held: &Held| {
             let mut watched = [PollFd::new(&held.process, PollFlags::IN)];
@@ -99,7 +99,7 @@ impl Hands {
         ended
     }
 
-    /// Processes that were stopped before then.
+    /// Returns processes that were stopped before this instant.
     pub fn stopped_before(&self, then: Instant) -> Vec<u32> {
         let is_old = |held: &Held| held.stopped_at.is_some_and(|at| at < then);
         self.held.iter().filter(|(_, held)| is_old(held)).map(|(number, _)| *number).collect()
@@ -109,7 +109,7 @@ impl Hands {
         self.groups.as_ref().map(|groups| groups.home.as_path())
     }
 
-    /// Leaves out processes that ended after they were listed.
+    /// Adds the listed processes, except those that have ended since.
     fn hold_all(&mut self, listed: &[u32]) -> Result<(), LabError> {
         for process in listed {
             match self.hold(*process) {
@@ -120,7 +120,7 @@ impl Hands {
         Ok(())
     }
 
-    /// A line names a process; it is touched only if it is one of Apache's.
+    /// Adds the process named in a line, only if it is one of Apache's.
     fn hold(&mut self, process: u32) -> io::Result<()> {
         if self.held.contains_key(&process) {
             return Ok(());
@@ -146,7 +146,7 @@ impl Drop for Hands {
     }
 }
 
-/// Whatever was done to the processes of this Apache is undone, those of its process group included whose parent is gone.
+/// Undoes all changes to the processes of this Apache, including those of its process group whose parent has ended.
 pub(super) fn free(master: u32, group: Option<&Path>) {
     for process in family(master) {
         if let Some(number) = pid(process) {
@@ -174,7 +174,7 @@ fn family(master: u32) -> Vec<u32> {
     stats.filter(|stat| is_of(stat.ppid) || is_of(stat.pgrp)).map(|stat| stat.pid.cast_unsigned()).collect()
 }
 
-/// True if the process ended between the moment its number was read and the moment it was opened.
+/// True if the process ended after its number was read and before it was opened.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
@@ -191,7 +191,7 @@ fn pid(process: u32) -> Option<Pid> {
     i32::try_from(process).ok().and_then(Pid::from_raw)
 }
 
-/// A step of nice is a factor of 1.25 in the share of the processor (sched(7)).
+/// Returns the nice value of a level. A step of nice is a factor of 1.25 in the share of the processor (sched(7)).
 fn nice_of(level: u8) -> i32 {
     if level == 0 {
         return NICEST;
@@ -220,14 +220,14 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Returns the groups, those of an earlier program too.
+    /// Returns the groups, including those of an earlier program.
     fn at(home: &Path) -> Option<Groups> {
         let before = home.parent()?.to_path_buf();
         let is_version_1 = !home.join("cgroup.controllers").exists();
         home.is_dir().then(|| Groups { home: home.into(), before, is_version_1 })
     }
 
-    /// All of them together must not be less than a process of somebody else.
+    /// Prepares the groups. All of them together must not get less than a process of another program.
     fn prepare(&self) -> io::Result<()> {
         if !self.is_version_1 {
             fs::write(self.before.join("cgroup.subtree_control"), "+cpu")?;
@@ -260,7 +260,7 @@ impl Groups {
         let _ = fs::remove_dir(self.home.join(process.to_string()));
     }
 
-    /// Sends the processes back to where they came from.
+    /// Moves the processes back to their earlier group.
     fn dissolve(&self) {
         let folders = fs::read_dir(&self.home).into_iter().flatten().flatten().map(|entry| entry.path());
         for folder in folders.filter(|path| path.is_dir()) {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!([0, 1, 2, 4, 5, 10, 40].map(nice_of), [19, 7, 4, 1, 0, -3, -9]);
     }
 
-    /// A line of a log must not be able to stop just anybody.
+    /// A line of a log must not be able to stop arbitrary processes.
     #[test]
     fn only_children_of_apache_are_touched() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

@@ -1,4 +1,5 @@
-//! Tables 2 to 7 of 004 on this machine: each configuration beside none, in turns, so that other work on the machine meets all alike.
+//! Measures Tables 2 to 7 of 004 on this machine. Each configuration alternates with none, so that other work on the
+//! machine affects all alike.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +19,7 @@ use crate::{Interrupt, LabError, Program};
 
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Table 3: the slots of A; the priority and the slots of B. A has priority 5.
+/// Table 3: the slots of A, and the priority and the slots of B. A has priority 5.
 const CONFIGURATIONS: [(u32, Priority, u32); 6] = [
     (5, Priority::Level(1), 1),
     (10, Priority::Level(1), 1),
@@ -32,23 +33,23 @@ const CONFIGURATIONS: [(u32, Priority, u32); 6] = [
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub name: String,
-    /// None leaves the processes alone.
+    /// `None` leaves the processes unchanged.
     pub plan: Option<Plan>,
-    /// Clients of A alone: its lower bound.
+    /// Only clients of A: its lower bound.
     pub is_alone: bool,
 }
 
 pub struct Measurement {
-    /// For the files of Apache; not there yet, or empty.
+    /// The folder for the files of Apache; it must not exist or be empty.
     pub folder: PathBuf,
     pub page: Page,
-    /// The clients of each class.
+    /// The number of clients of each class.
     pub clients: usize,
     pub window: Duration,
-    /// The processor of Apache alone, and that of everything else.
+    /// The processor reserved for Apache, and the processor of everything else.
     pub processors: [usize; 2],
     pub means: Means,
-    /// The command of the guard of a master.
+    /// Returns the command of the guard for a master process.
     pub guard: Box<dyn Fn(u32) -> Command + Sync>,
 }
 
@@ -63,7 +64,7 @@ pub struct Measured {
     pub tally: Tally,
 }
 
-/// None, A alone, and the six configurations of Table 3 under the policies of Tables 4, 6 and 7.
+/// The conditions: none, A alone, and the six configurations of Table 3 under the policies of Tables 4, 6 and 7.
 pub fn conditions() -> Vec<Condition> {
     let mut all = vec![Condition { name: "A alone".into(), plan: None, is_alone: true }];
     for (name, sharing, asleep) in [
@@ -88,7 +89,7 @@ pub fn conditions() -> Vec<Condition> {
 }
 
 impl Measurement {
-    /// Each condition `rounds` times behind a run of none; `tell` hears of each pair.
+    /// Runs each condition `rounds` times, each after a run of none, and reports each pair to `tell`.
     pub fn run(
         &self,
         conditions: &[Condition],
@@ -100,7 +101,8 @@ impl Measurement {
         let pipe = self.folder.join("forensic");
         let mut watch = Watch::open(&pipe)?;
         let mut apache = Apache::start(&self.folder, &pipe, self.page, self.processors[0])?;
-        // For all runs, those of none included: with groups Apache has its processor to itself, whatever else runs on the machine.
+        // For all runs, including those of none: with groups Apache has its processor to itself, whatever else runs on
+        // the machine.
         let mut hold = Hold::new(apache.master, self.means, (self.guard)(apache.master))?;
         let none = Condition { name: "none".into(), plan: None, is_alone: false };
         for _ in 0..rounds {
@@ -135,7 +137,7 @@ impl Measurement {
                     Some(plan) => watch.run(hold, plan, || !is_over.load(Ordering::Relaxed)),
                     None => watch.look_on(|| !is_over.load(Ordering::Relaxed)),
                 };
-                // However that ended, the clients are still to be served.
+                // However that ended, the clients must still be served.
                 watch.look_on(|| !is_settled.load(Ordering::Relaxed))?;
                 tally
             });
@@ -153,7 +155,7 @@ impl Measurement {
     }
 }
 
-/// Returns the share of one processor. On a busy machine a look is late; what counts is the time between the two.
+/// Returns the share of one processor. On a busy machine a reading is late; the time between the two readings counts.
 fn used(program: &Program, window: Window) -> Result<f64, LabError> {
     let look = |at: Instant| -> Result<(f64, Instant), LabError> {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
@@ -167,7 +169,7 @@ fn used(program: &Program, window: Window) -> Result<f64, LabError> {
 fn stay_on(processor: usize) {
     let mut only = CpuSet::new();
     only.set(processor);
-    // Not vital: where there is one processor alone, all is on it.
+    // Not essential: with a single processor, everything runs on it.
     let _ = sched_setaffinity(None, &only);
 }
 

@@ -18,11 +18,12 @@ use super::guard::Guard;
 use super::hands::{Hands, Means};
 use crate::LabError;
 
-/// The interval of looks at the end of processes, and at the time they have slept.
+/// The interval at which the ends of processes and their sleeping times are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// No process sleeps longer. Where a class is starved for so long, or a line was lost, its slots are not kept.
+/// The maximum time for which a process sleeps. If a class is starved for this long, or a line was lost, its slots are
+/// exceeded.
 const ASLEEP_MAX: Duration = Duration::from_secs(60);
-/// So that we come before the processes we are to stop.
+/// The priority of this program, so that it runs before the processes that it must stop.
 const NICE: i32 = -20;
 
 /// Requests whose path begins with `prefix`.
@@ -34,7 +35,7 @@ pub struct ProcessClass {
     pub priority: Priority,
 }
 
-/// The classes and their means, the highest priority first; requests that match none are of the last.
+/// The classes, the highest priority first, and the means; requests that match no class belong to the last.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub classes: Vec<ProcessClass>,
@@ -42,28 +43,28 @@ pub struct Plan {
     pub asleep: Priority,
 }
 
-/// The account of what was done.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub requests: u64,
-    /// Served before their process could be put to sleep.
+    /// Requests that were served before their process could be put to sleep.
     pub escaped: u64,
-    /// Priorities that were given.
+    /// The number of priorities set.
     pub changes: u64,
     pub garbled: u64,
-    /// Woken though no slot was free for them.
+    /// Processes that were woken although no slot was free for them.
     pub overslept: u64,
 }
 
-/// The processes of an Apache, held: dropped, they are as they were before.
+/// The processes of an Apache under control. When it is dropped, they return to their earlier state.
 #[derive(Debug)]
 pub struct Hold {
-    // Dropped first: before anything is stopped there is a guard, and behind the last.
+    // Dropped first: a guard exists before the first process is stopped and after the last.
     hands: Hands,
     _guard: Guard,
 }
 
-/// A pipe for `ForensicLog`, and what is learned from it.
+/// A pipe for `ForensicLog`, and the events read from it.
 #[derive(Debug)]
 pub struct Watch {
     pipe: File,
@@ -83,7 +84,7 @@ impl Plan {
 }
 
 impl Hold {
-    /// `guard` is the command of the guard, less the group of the processes.
+    /// Creates the hold. `guard` is the command of the guard without the group of the processes.
     pub fn new(master: u32, means: Means, mut guard: Command) -> Result<Hold, LabError> {
         let hands = Hands::new(master, means)?;
         if let Some(group) = hands.group() {
@@ -94,18 +95,18 @@ impl Hold {
 }
 
 impl Watch {
-    /// Makes the pipe, or takes the one that is there. It has to be there before Apache starts, which waits for a reader.
+    /// Creates the pipe, or uses the existing one. It must exist before Apache starts, which waits for a reader.
     pub fn open(path: &Path) -> Result<Watch, LabError> {
         let made = mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0);
         made.or_else(|error| if error == rustix::io::Errno::EXIST { Ok(()) } else { Err(error) })
             .map_err(|e| LabError::path(path, e.into()))?;
-        // Writable too, so that it does not end between two writers.
+        // Opened for writing too, so that it does not end between two writers.
         let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
         let pipe = File::options().read(true).write(true).custom_flags(without_waiting).open(path);
         Ok(Watch { pipe: pipe.map_err(|e| LabError::path(path, e))?, path: path.into() })
     }
 
-    /// Schedules the processes as long as `goes_on` says; then they are as before.
+    /// Schedules the processes as long as `goes_on` returns true, then restores their earlier state.
     pub fn run(&mut self, hold: &mut Hold, plan: &Plan, goes_on: impl Fn() -> bool) -> Result<Tally, LabError> {
         let (hands, decider) = (&mut hold.hands, plan.decider());
         let mut watching = Watching { hands, decider, plan, tally: Tally::default() };
@@ -117,7 +118,7 @@ impl Watch {
     }
 
     fn keep_watching(&mut self, watching: &mut Watching<'_>, goes_on: impl Fn() -> bool) -> Result<u64, LabError> {
-        // Not vital: without it more requests escape.
+        // Not essential: without it more requests escape.
         let _ = setpriority_process(None, NICE);
         let mut reader = Reader::default();
         let mut look_at = Instant::now() + LOOK_EVERY;
@@ -133,7 +134,8 @@ impl Watch {
         Ok(reader.garbled)
     }
 
-    /// Reads and does nothing, as long as `goes_on` says: unread, the pipe would fill up and Apache wait for it.
+    /// Reads lines without acting on them, as long as `goes_on` returns true. Otherwise the pipe would fill up and
+    /// block Apache.
     pub fn look_on(&mut self, goes_on: impl Fn() -> bool) -> Result<Tally, LabError> {
         let (mut reader, mut tally) = (Reader::default(), Tally::default());
         while goes_on() {
@@ -143,7 +145,7 @@ impl Watch {
         Ok(Tally { garbled: reader.garbled, ..tally })
     }
 
-    /// The events that came within a while.
+    /// Returns the events of a short period.
     fn wait(&mut self, reader: &mut Reader) -> Result<Vec<Event>, LabError> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
         let mut events = Vec::new();
@@ -162,7 +164,7 @@ impl Watch {
     }
 }
 
-/// A run of the loop.
+/// One execution of the loop.
 struct Watching<'p> {
     hands: &'p mut Hands,
     decider: Decider,
@@ -200,7 +202,7 @@ impl Watching<'_> {
             self.tally.changes += changes.len() as u64;
             for (process, priority) in changes {
                 if !self.hands.set(process, priority) {
-                    // No process of this Apache, or no longer one: its slot is another's.
+                    // The process is not, or no longer, one of this Apache: its slot becomes free.
                     self.decider.gone(process);
                 }
             }

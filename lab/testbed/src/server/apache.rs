@@ -6,19 +6,20 @@ use rustix::process::geteuid;
 use super::{absolute, write_config};
 use crate::{LabError, Limits, Server, find_program};
 
-/// The folders of Apache's modules in distributions, below the prefix its program is in: Debian, Fedora, Arch and a build of
-/// one's own.
+/// The folders of Apache's modules in distributions, relative to the prefix of its program: Debian, Fedora, Arch and a
+/// local build.
 const MODULE_FOLDERS: [&str; 5] =
     ["lib/apache2/modules", "lib64/httpd/modules", "lib/httpd/modules", "libexec/apache2", "modules"];
 /// The module whose presence marks the folder.
 const PREFORK: &str = "mod_mpm_prefork.so";
 
-/// Processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no effect.
+/// The number of processes, each for one connection. 000 and 003 raised the limit to 350, beyond which it had no
+/// effect.
 pub(crate) const PROCESSES: u64 = 350;
-/// The backlog that Apache asks for by itself.
+/// Apache's default backlog.
 const BACKLOG: u64 = 511;
 
-/// `nobody`, under whom it serves when we are root: Apache refuses to serve as root.
+/// `nobody`, the user of the server if we are root: Apache refuses to serve as root.
 const NOBODY: u32 = 65_534;
 
 pub(super) fn command(
@@ -41,8 +42,8 @@ pub(super) fn command(
     Ok(words)
 }
 
-/// The words before a command that run it as nobody who may still read what root may: the folder of an experiment need not
-/// be open to others. A change of user clears the signal of a dead parent, so it is asked for again.
+/// The words before a command that run it as nobody, but with root's permission to read: the folder of an experiment
+/// need not be readable by others. A change of user clears the signal for a dead parent, so it is set again.
 pub(crate) fn as_nobody() -> Vec<String> {
     let line = format!(
         "setpriv --pdeathsig TERM --reuid {NOBODY} --regid {NOBODY} --clear-groups \
@@ -63,8 +64,8 @@ pub(crate) fn modules_folder() -> Result<PathBuf, LabError> {
         .ok_or_else(|| LabError::Missing { program: PREFORK.into() })
 }
 
-/// Apache with a process per connection, as in the papers, all of them there from the start, so that no request waits for
-/// a fork; sendfile, keep-alive, no access log, and all its files in its own folder.
+/// The configuration of Apache with a process per connection, as in the papers, all started from the beginning, so that
+/// no request waits for a fork; with sendfile, keep-alive, no access log, and all its files in its own folder.
 fn config(address: SocketAddr, site: &str, folder: &str, modules: &str, limits: &Limits) -> String {
     format!(
         "ServerRoot \"{folder}\"

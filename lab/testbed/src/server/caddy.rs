@@ -5,7 +5,7 @@ use super::certificate::Certificate;
 use super::{absolute, write_config};
 use crate::{LabError, Server, find_program};
 
-/// Caddy keeps what it saves of its own where these say, and creates it there.
+/// The variables for the folders in which Caddy stores its state; it creates them.
 const STATE_FOLDERS: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 pub(super) fn command(
@@ -24,8 +24,9 @@ pub(super) fn command(
     Ok(std::iter::once("env".to_owned()).chain(state).chain(words).collect())
 }
 
-/// A file server as it comes, which has no access log; nothing that listens elsewhere or asks for certificates. Over TLS it speaks
-/// HTTP/2 by itself, and from 2.6 on HTTP/3. Codings have its default levels and media types. Any host is served: only the address is bound.
+/// The configuration of a file server with Caddy's defaults, which has no access log, no other listener and no
+/// certificates by ACME. Over TLS it uses HTTP/2 by default, and from 2.6 on HTTP/3. Codings have its default levels
+/// and media types. Any host is served: only the address is bound.
 fn config(
     address: SocketAddr,
     site: &str,

@@ -17,8 +17,9 @@ pub(super) fn command(
     Ok([&h2o, "-m", "worker", "-c", &file].map(String::from).into())
 }
 
-/// A file server as it comes, without a log of requests. It speaks HTTP/2 by itself, over TLS by ALPN and else with clients that expect
-/// it. Nobody is asked about revocation of a certificate that signs itself.
+/// The configuration of a file server with H2O's defaults, without a log of requests. It supports HTTP/2 by default,
+/// over TLS by ALPN and otherwise with prior knowledge. Queries for revocation are off, because the certificate is
+/// self-signed.
 fn config(address: SocketAddr, site: &str, certificate: Option<&Certificate>) -> String {
     let ssl = certificate.map_or(String::new(), |Certificate { chain, key }| {
         format!(

@@ -1,4 +1,4 @@
-//! Starts the server a run asks for and waits until it answers.
+//! Starts the server of a run and waits until it answers.
 
 mod apache;
 mod caddy;
@@ -21,14 +21,14 @@ use crate::namespace::Place;
 use crate::program::{POLL_EVERY, Program};
 use crate::{Experiment, Interrupt, LabError, RunSpec, Server, find_program, placeholders, server_side};
 
-/// The time that a server may take until it answers: well under a second, but in an emulated machine.
+/// The time that a server may take until it answers: it needs well under a second, except in an emulated machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// The time that one probe may take: a connection and a head on an idle link.
+/// The time limit of one probe: a connection and a head on an idle link.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
-/// Enough of an answer to read its status line.
+/// The bytes of a response that contain its status line.
 const PROBE_BYTES: usize = 64;
 
-/// The place of a server, and where it is reached from.
+/// The location of a server, and the place from which it is reached.
 #[derive(Debug, Clone, Copy)]
 pub struct Endpoint<'a> {
     pub server: Place<'a>,
@@ -36,12 +36,12 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
-/// The source of what a server serves.
+/// Where a server's responses come from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The files.
     pub site: &'a Path,
-    /// The server that has them, where this one passes requests on.
+    /// The server that has the files, if this one passes requests on.
     pub upstream: Option<SocketAddr>,
 }
 
@@ -51,14 +51,14 @@ impl<'a> From<&'a Path> for Source<'a> {
     }
 }
 
-/// The log of the server, in the run's folder.
+/// The name of the server's log in the run's folder.
 pub(crate) const SERVER_LOG: &str = "server.log";
-/// The folder of what it keeps for its next start, there too; there is none.
+/// The name of the folder for its state between starts, also in the run's folder; it is not created.
 const STATE_FOLDER: &str = "state";
-/// The flag of `weir serve` for a certificate that signs itself.
+/// The flag of `weir serve` for a self-signed certificate.
 pub(crate) const TLS_FLAG: &str = "--tls-self-signed";
 
-/// The protocol between a peer and its clients.
+/// The protocol between the server and its clients.
 #[derive(Debug, Clone, Copy)]
 struct Speech<'a> {
     certificate: Option<&'a Certificate>,
@@ -66,7 +66,7 @@ struct Speech<'a> {
 }
 
 /// Starts the server of a run on the files of `site`, with `folder` for its configuration and log, and waits until it
-/// answers for `probe` (a path it has). `command` is what [`server_command`] gave.
+/// answers for `probe` (an existing path). `command` is the result of [`server_command`].
 pub fn start_server(
     endpoint: Endpoint<'_>,
     spec: &RunSpec,
@@ -82,7 +82,7 @@ pub fn start_server(
     Ok(program)
 }
 
-/// Waits until a server that has been started answers for `probe` when it is asked from this place; see [`ask`].
+/// Waits until a started server answers for `probe`, requested from this place; see [`ask`].
 pub(crate) fn await_answer(
     program: &mut Program,
     (from, address): (Place<'_>, SocketAddr),
@@ -103,14 +103,14 @@ pub(crate) fn await_answer(
     }
 }
 
-/// The words before a server's command that put what it keeps for its next start into the run's folder: a run
-/// that began with the rate of a line that another had found would say nothing of how it is found.
+/// The words before a server's command that put its state between starts into the run's folder. A run that began with
+/// the rate found by another run would show nothing about how the rate is found.
 fn keeping_nothing(folder: &Path) -> Result<Vec<String>, LabError> {
     Ok(vec!["env".into(), format!("STATE_DIRECTORY={}/{STATE_FOLDER}", absolute(folder)?)])
 }
 
-/// The command that serves `source` at `address`; the configuration of a server that has one is written into `folder`. Apache, Caddy and h2o
-/// serve files alone.
+/// The command that serves `source` at `address`. If the server has a configuration, it is written into `folder`.
+/// Apache, Caddy and h2o only serve files.
 pub fn server_command<'a>(
     experiment: &Experiment,
     spec: &RunSpec,
@@ -144,7 +144,7 @@ pub fn server_command<'a>(
     Ok(command)
 }
 
-/// An error that names a program or module that the server of a run needs and this machine lacks.
+/// Checks that the program and modules of a run's server are installed; the error names the missing one.
 pub(crate) fn check_installed(spec: &RunSpec, weir: Option<&Path>) -> Result<(), LabError> {
     let server = spec.server;
     match server {
@@ -155,7 +155,7 @@ pub(crate) fn check_installed(spec: &RunSpec, weir: Option<&Path>) -> Result<(),
     }
 }
 
-/// Writes a server's configuration to its folder and gives both paths, absolute, the folder's first.
+/// Writes a server's configuration to its folder and returns the absolute paths of the folder and the file.
 pub(crate) fn write_config(
     folder: &Path,
     name: &str,
@@ -184,14 +184,14 @@ fn weir_words(
         return Ok(vec![weir.display().to_string(), "run".into(), file]);
     }
     let mut command = weir_command(experiment, spec, address, source, weir);
-    // Only customers are looked at from the server's side.
+    // Latency on the server's side is only used for customers.
     if !experiment.load.class.is_empty() {
         command.extend(["--access-log".into(), access_log(folder)?, "--log-format".into(), "json".into()]);
     }
     Ok(command)
 }
 
-/// The text of a configuration with the names between braces filled in.
+/// Returns the text of a configuration with the names in braces replaced.
 fn filled(
     experiment: &Experiment,
     spec: &RunSpec,
@@ -211,7 +211,7 @@ fn filled(
             given => experiment.fill[given].to_string(),
         })
     };
-    // Whoever reads an experiment refuses the names that are none of these.
+    // Reading the experiment has refused all other names.
     placeholders::fill(text, of_name)
 }
 
@@ -231,7 +231,7 @@ fn weir_command(
         None => ("serve", source.site.display().to_string()),
     };
     let mut command = vec![weir.display().to_string(), verb.into(), what];
-    // The sizes of an experiment are those of its load.
+    // The sizes of an experiment are defined by its load.
     command.extend(spec.codings.is_empty().then(|| "--no-compression".into()));
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
@@ -241,13 +241,13 @@ fn weir_command(
         flag("uplink", experiment.told_to(spec).to_string());
     }
     if !spec.flags.iter().any(|flag| flag.starts_with("--client-connections")) {
-        // A load is of many clients, however few addresses it comes from, and the other servers have no such limit.
+        // A load has many clients, even if they use few addresses, and the other servers have no such limit.
         flag("client-connections", "0".into());
     }
     if let Some(slots) = experiment.limits.workers {
         flag("max-accepted-connections", slots.to_string());
         if !spec.flags.iter().any(|flag| flag.starts_with("--idle-timeout")) {
-            // Of Apache's KeepAliveTimeout: a slot that a connection without a request keeps is nobody else's.
+            // Apache's KeepAliveTimeout: an idle connection that keeps a slot blocks other clients.
             flag("idle-timeout", "5s".into());
         }
     }
@@ -257,8 +257,8 @@ fn weir_command(
     command
 }
 
-/// Asks for the head of a file, as proof that the server serves the site and the way there is open. A server of TLS or HTTP/2 is asked
-/// in plain HTTP/1.1 too: any reaction, even a close, proves that it is there. Its protocol is checked by the load.
+/// Requests the head of a file, as proof that the server serves the site and is reachable. A server with TLS or HTTP/2
+/// is also asked in plain HTTP/1.1: any reaction, even a close, proves that it runs. The load checks its protocol.
 fn ask(address: SocketAddr, path: &str, is_plain: bool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE_WITHIN)?;
     stream.set_read_timeout(Some(PROBE_WITHIN))?;
@@ -380,7 +380,8 @@ mod tests {
         assert!(command.ends_with("--shaping off --client-connections=9"), "{command}");
     }
 
-    /// Once the next run on the host began with what a run before it had found, and so did machines in virtual time, which see its files.
+    /// Earlier the next run on the host began with the state of a run before it, and so did machines in virtual time,
+    /// which see the host's files.
     #[test]
     fn a_server_finds_nothing_that_another_run_kept() {
         let folder = std::env::temp_dir().join(format!("weir-state-{}", std::process::id()));

@@ -7,19 +7,19 @@ use super::certificate::Certificate;
 use super::{Source, Speech, absolute, write_config};
 use crate::{LabError, Limits, Server, find_program};
 
-/// Connections of the pool that a worker takes for itself: the listening socket, and the channel to its master.
+/// The connections of the pool that a worker uses itself: the listening socket, and the channel to its master.
 const OWN_CONNECTIONS: u64 = 2;
-/// Idle connections to an upstream that a worker keeps: as many as Weir does.
+/// The number of idle connections to an upstream that a worker keeps, as many as Weir.
 const KEPT_CONNECTIONS: u32 = 32;
-/// The types of text, apart from text/html: the list that Debian's nginx.conf proposes, with the type of SVG.
+/// The types of text other than text/html: the list that Debian's nginx.conf proposes, and the type of SVG.
 const TEXT_TYPES: &str = "text/plain text/css application/json application/javascript text/xml application/xml \
     application/xml+rss text/javascript image/svg+xml";
-/// The level of gzip that Debian's nginx.conf proposes, and that of Brotli by default.
+/// The level of gzip that Debian's nginx.conf proposes, and the default level of Brotli.
 const LEVEL: &str = "6";
-/// Debian's folder of modules, and others'.
+/// The folders of modules in Debian and in other distributions.
 const MODULE_FOLDERS: [&str; 2] = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"];
 const BROTLI_MODULE: &str = "ngx_http_brotli_filter_module.so";
-/// Names of media types, without which a file of nginx has none; Debian's.
+/// Debian's file of media types, without which nginx sends no types.
 const MEDIA_TYPES: &str = "/etc/nginx/mime.types";
 
 pub(super) fn command(
@@ -40,13 +40,13 @@ pub(super) fn command(
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
 
-/// nginx as it comes (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an access log, so that no disk
-/// has a say, and with all its files in its own folder. `user root`: its workers must be able to read the site.
-/// A connection takes two descriptors, its socket and its file.
+/// The configuration of nginx with its defaults (sendfile, tcp_nopush, a worker per core, keep-alive 75 s), without an
+/// access log, so that no disk affects it, and with all its files in its own folder. `user root` lets its workers read
+/// the site. A connection takes two descriptors, its socket and its file.
 ///
-/// With a limit of slots it is one worker with so many connections. One that comes when all are taken does not wait, as it does
-/// for Apache: nginx accepts and closes it, after closing idle ones that were kept alive (ngx_event_accept.c,
-/// ngx_get_connection in ngx_connection.c). Two workers with their mutex would keep it waiting only some of the time.
+/// With a limit of slots it has one worker with as many connections. A connection that arrives when all are taken does
+/// not wait, as with Apache: nginx accepts and closes it, after closing idle connections (ngx_event_accept.c,
+/// ngx_get_connection in ngx_connection.c). Two workers with their mutex would let it wait only some of the time.
 fn config(
     address: SocketAddr,
     (before, serving): (&str, &str),
@@ -85,12 +85,12 @@ http {{
     )
 }
 
-/// An error where nginx lacks a module for these codings.
+/// Returns an error if nginx lacks a module for these codings.
 pub(super) fn check_modules(codings: &[String]) -> Result<(), LabError> {
     modules(codings).map(drop)
 }
 
-/// The lines that load what nginx has not by itself.
+/// The lines that load the modules that are not built in.
 fn modules(codings: &[String]) -> Result<String, LabError> {
     if !codings.iter().any(|coding| coding.starts_with("br")) {
         return Ok(String::new());
@@ -101,7 +101,7 @@ fn modules(codings: &[String]) -> Result<String, LabError> {
     Ok(format!("load_module \"{}\";\n", module.display()))
 }
 
-/// The lines that compress text as it is sent.
+/// The lines that enable compression.
 fn coding(codings: &[String]) -> String {
     let lines = codings.iter().map(|coding| {
         let (name, level) = coding.split_once(':').unwrap_or((coding, LEVEL));
@@ -112,9 +112,9 @@ fn coding(codings: &[String]) -> String {
     if lines.is_empty() { lines } else { format!("    include {MEDIA_TYPES};\n{lines}") }
 }
 
-/// The lines before the server, and in it, that say where responses come from. An upstream is asked over connections that are kept, as
-/// nginx's documentation recommends (ngx_http_upstream_module, `keepalive`); its responses are buffered as by default, beyond the memory
-/// for it in files of the server's own folder.
+/// The lines before the server block and in it that define the source of responses. Connections to an upstream are kept
+/// open, as nginx's documentation recommends (ngx_http_upstream_module, `keepalive`). Responses are buffered as by
+/// default, beyond the memory for them in files in the server's own folder.
 fn serving(Source { site, upstream }: Source<'_>) -> Result<(String, String), LabError> {
     let Some(upstream) = upstream else {
         return Ok((String::new(), format!("        root \"{}\";\n", absolute(site)?)));
@@ -128,8 +128,8 @@ fn serving(Source { site, upstream }: Source<'_>) -> Result<(String, String), La
     Ok((before, pass.into()))
 }
 
-/// The words after the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25
-/// on it is a line of its own, and this a warning).
+/// The words after the address in `listen`, and the lines for a certificate. HTTP/2 is enabled in `listen` (from 1.25
+/// on it has a separate line, and this causes a warning).
 fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, String) {
     let http2 = if is_http2 { " http2" } else { "" };
     match certificate {
@@ -141,7 +141,7 @@ fn tls_and_http2(Speech { certificate, is_http2 }: Speech<'_>) -> (String, Strin
     }
 }
 
-/// Returns the descriptors that this process could have, within what nginx allocates for without harm.
+/// Returns the number of descriptors that this process could have, up to a number for which nginx can allocate memory.
 fn descriptors_max() -> u64 {
     const ENOUGH: u64 = 32_768;
     getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH))

@@ -1,11 +1,12 @@
-//! How much of its line a run used. A rate that was found too low, or an order that leaves the line idle, shows here and in no response time.
+//! The share of its line that a run used. Response times do not show a rate that was found too low, or an order that
+//! leaves the line idle.
 
 use record::{CARRIED, Samples};
 
 use super::LINK_SENT;
 
-/// The bytes that the bottleneck sent while requests arrived, as a part of what the link carries in that time, for the manifest. Above a
-/// load of 1 it is the part of the line that was used; below it is the load.
+/// The bytes that the bottleneck sent while requests arrived, divided by the line's capacity in that time, for the
+/// manifest. Above a load of 1 it is the share of the line that was used; below 1 it is the load.
 pub(crate) fn carried(samples: &Samples, link_bps: u64, seconds: f64) -> Option<(String, String)> {
     let within = |(at_ns, _): &(u64, u64)| *at_ns as f64 <= seconds * 1e9;
     let sent: Vec<(u64, u64)> = samples.series(LINK_SENT).into_iter().filter(within).collect();

@@ -1,7 +1,7 @@
-//! Counters that the kernel keeps as text in /proc, read through files that stay open.
+//! Counters that the kernel provides as text in /proc, read through files that stay open.
 //!
-//! The crate `procfs`, which reads the rest of /proc for us, knows neither netstat nor sockstat, needs every group in snmp that
-//! some kernel had, and of stat reads all lines ten times a second where one will do.
+//! The crate `procfs`, which reads other parts of /proc here, does not support netstat and sockstat, requires groups in
+//! snmp that only some kernels have, and would read all lines of stat ten times a second instead of one.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,17 @@ use std::os::unix::fs::FileExt;
 
 use super::Cell;
 
-/// Files of /proc are some kilobytes; one that is longer is read to here.
+/// The maximum bytes read of a file in /proc; these files have some kilobytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// The counters of TCP of one namespace.
+/// The counters of TCP in one namespace.
 pub(super) struct Protocol {
     netstat: Text,
     snmp: Text,
     sockstat: Text,
 }
 
-/// Name of the column, and the group and counter of /proc/net/netstat.
+/// The name of the column, and the group and counter in /proc/net/netstat.
 const NETSTAT: [(&str, &str); 6] = [
     ("aborts_on_timeout_total", "TCPAbortOnTimeout"),
     ("listen_drops_total", "ListenDrops"),
@@ -30,7 +30,8 @@ const NETSTAT: [(&str, &str); 6] = [
 ];
 
 impl Protocol {
-    /// Opens the counters of the calling thread's namespace, whichever thread reads it later. `/proc/net` would be the process's.
+    /// Opens the counters of the calling thread's namespace, for any reading thread. `/proc/net` would be the process's
+    /// namespace.
     pub(super) fn open() -> io::Result<Protocol> {
         let open = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
         Ok(Protocol { netstat: open("netstat")?, snmp: open("snmp")?, sockstat: open("sockstat")? })
@@ -49,7 +50,7 @@ impl Protocol {
     }
 }
 
-/// A counter of a group: one line begins with the group and names the counters, the next has their values.
+/// Parses a counter of a group. One line begins with the group and names the counters; the next has their values.
 fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -57,14 +58,14 @@ fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
     values.split(' ').nth(at)?.parse().ok()
 }
 
-/// From a line such as `TCP: inuse 5 orphan 3 tw 1798 alloc 6 mem 0`.
+/// Parses a line such as `TCP: inuse 5 orphan 3 tw 1798 alloc 6 mem 0`.
 fn sockets(sockstat: &str, kind: &str) -> Option<u64> {
     let mut words = sockstat.lines().find_map(|line| line.strip_prefix("TCP: "))?.split(' ');
     words.find(|word| *word == kind)?;
     words.next()?.parse().ok()
 }
 
-/// The work of the processors of the machine.
+/// The load of the machine's processors.
 pub(super) struct Machine {
     stat: Text,
 }
@@ -86,15 +87,15 @@ impl Machine {
     }
 }
 
-/// Busy, busy at lower priority, and idle, from the line of all processors: user, nice, system, idle, waiting for a disk,
-/// interrupts, soft interrupts, stolen by the host (proc_stat(5)).
+/// The times spent busy, busy at lower priority, and idle, from the line for all processors: user, nice, system, idle,
+/// waiting for a disk, interrupts, soft interrupts, stolen by the host (proc_stat(5)).
 fn processor_times(stat: &str) -> Option<[u64; 3]> {
     let ticks: Vec<u64> = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
     let [user, nice, system, idle, disk, interrupts, soft, stolen, ..] = ticks[..] else { return None };
     Some([user + system + interrupts + soft + stolen, nice, idle + disk].map(|ticks| ticks * TICK_US))
 }
 
-/// A file of /proc, written anew by the kernel at every reading from its beginning.
+/// A file of /proc, whose content the kernel creates at every reading from its beginning.
 struct Text {
     file: File,
     bytes: Vec<u8>,

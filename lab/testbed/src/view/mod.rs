@@ -1,8 +1,8 @@
-//! The server as it looks from outside while the load runs: what its connections do, what its queues hold and lose, what
-//! its processes use. A row every 100 ms, `samples.parquet` beside the records of the run.
+//! The state of the server as seen from outside during the load: its connections, the lengths and losses of its queues,
+//! and the resources of its processes. `samples.parquet`, next to the records of the run, has a row every 100 ms.
 //!
-//! Everything is asked of the kernel, so that every server is seen the same way and none is asked anything. Counters that
-//! end in `_total` count up from the beginning; the others tell of the instant.
+//! All values come from the kernel, so that every server is observed in the same way and none is queried. Counters that
+//! end in `_total` count up from the beginning; the others are values at the instant.
 //!
 //! | column | what |
 //! |---|---|
@@ -33,7 +33,8 @@
 //! | `server_log_bytes_total` | how long the server's log was: when it said what |
 //! | `sample_cost_us` | CPU time that this row took to make |
 //!
-//! A cell is empty where the kernel does not tell: no queue on loopback, no version 2 of control groups.
+//! A cell is empty if the kernel does not provide the value: there is no queue on loopback, or no version 2 of control
+//! groups.
 
 mod carried;
 mod counters;
@@ -54,15 +55,15 @@ pub(crate) use carried::carried;
 pub(crate) use processors::shares;
 pub(crate) use sampler::{Sampler, Taken};
 
-/// The counter of what the bottleneck has sent.
+/// The counter of the bytes that the bottleneck has sent.
 pub(crate) const LINK_SENT: &str = "link_sent_bytes_total";
 /// The length of the server's log, which dates its lines.
 pub(crate) const LOG_COLUMN: &str = "server_log_bytes_total";
 
-/// A name and what it counted.
+/// A name and its value.
 type Cell = (Cow<'static, str>, Option<u64>);
 
-/// Columns of connections by state.
+/// The columns of connections by state.
 const STATES: [(&str, State); 6] = [
     ("connections_established", State::Established),
     ("connections_fin_wait_1", State::FinWait1),
@@ -72,10 +73,10 @@ const STATES: [(&str, State); 6] = [
     ("connections_closing", State::Closing),
 ];
 
-/// Everything that is looked at, opened once: what is open looks at the namespace it was opened in, from any thread.
+/// All observed files, opened once. An open file belongs to the namespace in which it was opened, for any thread.
 pub(crate) struct View {
     connections: ConnectionWatch,
-    /// The counters of the server's namespace; `None` on loopback, where they would be those of the whole machine.
+    /// The counters of the server's namespace; `None` on loopback, where they would count the whole machine.
     protocol: Option<Protocol>,
     queues: Option<QueueWatch>,
     /// The control group of the server's processes.
@@ -86,7 +87,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Opens the server on this port of the link, or of loopback, and its log.
+    /// Opens the view of the server on this port of the link or of loopback, and of its log.
     pub(crate) fn open(link: Option<&Link>, port: u16, log: PathBuf) -> io::Result<View> {
         let server = link.map_or(Place::Here, Link::server);
         let (connections, protocol) = server.enter(|| {
@@ -107,7 +108,7 @@ impl View {
         })
     }
 
-    /// Returns a row. What cannot be read just now has no value; the run goes on.
+    /// Returns a row. A counter that cannot be read now has no value, and the run continues.
     fn read(&mut self) -> Vec<Cell> {
         let mut row = vec![];
         connection_cells(self.connections.read().ok(), &mut row);

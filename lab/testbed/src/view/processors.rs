@@ -1,15 +1,15 @@
-//! Whether the processors of the machine, and not the link, decided how fast a run went.
+//! Determines whether the processors of the machine, and not the link, limited a run.
 
 use std::collections::BTreeMap;
 
 use record::Samples;
 
-/// The shares of processors in the time in which requests arrived, for the manifest; `report` judges by them.
+/// The shares of processor time while requests arrived, for the manifest; `report` uses them to judge the run.
 ///
-/// `machine_busy_share`: of the time of all processors, what went to programs of ordinary or better priority, the run's own
-/// among them. What runs at lower priority (`nice`) gives way and is not counted. `server_wait_share`: of the time of the run, how
-/// much had some process of the server ready and waiting for a processor. It is the better witness: it counts whatever
-/// delayed the server, and nothing that did not.
+/// `machine_busy_share` is the share of all processors' time used by programs of ordinary or better priority, including
+/// the run's own. Programs at lower priority (`nice`) yield and are not counted. `server_wait_share` is the share of
+/// the run's time in which a process of the server was ready and waited for a processor. It is the better measure: it
+/// includes everything that delayed the server, and nothing else.
 pub(crate) fn shares(samples: &Samples, seconds: f64) -> BTreeMap<String, String> {
     let within = |(at_ns, _): &(u64, u64)| *at_ns as f64 <= seconds * 1e9;
     let grown = |column: &str| {

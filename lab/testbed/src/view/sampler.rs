@@ -1,4 +1,4 @@
-//! The thread that takes the rows.
+//! The thread that takes the samples.
 
 use std::borrow::Cow;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,23 +11,24 @@ use rustix::time::{ClockId, clock_gettime};
 use super::View;
 use crate::LabError;
 
-/// The step of the papers' own figures is seconds; this shows a burst within W10's 2 s of overload.
+/// The interval of samples. The papers' own figures have steps of seconds; this also shows a burst within W10's 2 s of
+/// overload.
 const EVERY: Duration = Duration::from_millis(100);
-/// Rows kept, 80 MB at most: 2.8 hours. A longer run keeps every other row, and so on.
+/// The maximum number of rows, 80 MB or 2.8 hours. A longer run keeps every other row, and so on.
 const ROWS_MAX: usize = 100_000;
 
-/// Takes rows until it is told to finish, or dropped. It runs at ordinary priority: a row may come late on a busy
-/// machine, and says when it was taken, but it never delays the load.
+/// Takes rows until it is finished or dropped. It runs at ordinary priority: on a busy machine a row may be late, but
+/// it contains the time at which it was taken and never delays the load.
 pub(crate) struct Sampler {
     /// Dropped to end the thread.
     stop: Sender<()>,
     thread: JoinHandle<Taken>,
 }
 
-/// Rows with their instants on the clock of the machine.
+/// Rows with their instants on the machine's clock.
 pub(crate) struct Taken {
     columns: Vec<Cow<'static, str>>,
-    /// Nanoseconds since 1970.
+    /// The rows; instants are in nanoseconds since 1970.
     rows: Vec<(u64, Vec<Option<u64>>)>,
 }
 
@@ -36,7 +37,7 @@ impl Sampler {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("samples".into()).spawn(move || {
             let mut taken = Taken { columns: vec![], rows: vec![] };
-            // One look at the wall clock, so that a step of it in the midst moves nothing.
+            // The wall clock is read once, so that a step of it during the run has no effect.
             let (began, began_unix) =
                 (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
             let (mut every, mut next) = (EVERY, EVERY);
@@ -50,7 +51,7 @@ impl Sampler {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return taken,
                 }
-                // Rows that could not be taken in time are left out, not made up for.
+                // Rows that could not be taken in time are left out.
                 while next <= began.elapsed() {
                     next += every;
                 }
@@ -59,7 +60,7 @@ impl Sampler {
         Ok(Sampler { stop, thread: thread.map_err(|e| LabError::io("a thread for samples", e))? })
     }
 
-    /// Ends the thread and gives what it has taken.
+    /// Ends the thread and returns its samples.
     pub(crate) fn finish(self) -> Taken {
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -86,7 +87,7 @@ impl Taken {
         });
     }
 
-    /// Returns the samples of a run that began at this instant; what was before it is left out.
+    /// Returns the samples of a run that began at this instant, without earlier ones.
     pub(crate) fn since(self, began_unix_ns: u64) -> Samples {
         let columns = self.columns.into_iter().map(Cow::into_owned).collect();
         let row = |(unix_ns, values): (u64, _)| Some(Sample { at_ns: unix_ns.checked_sub(began_unix_ns)?, values });
@@ -94,7 +95,7 @@ impl Taken {
     }
 }
 
-/// CPU time this thread has used.
+/// The CPU time that this thread has used.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

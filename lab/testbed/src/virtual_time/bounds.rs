@@ -1,19 +1,19 @@
-//! What a machine in virtual time may use: of memory, and of processor time while its clock stands still.
+//! The limits of a machine in virtual time: its memory, and its processor time while its clock stands still.
 
 use std::time::Duration;
 
 use crate::LabError;
 
-/// Another amount of memory, MiB.
+/// The variable that sets another amount of memory, in MiB.
 const MEMORY: &str = "WEIRLAB_MACHINE_MIB";
-/// For tests: another time until a program counts as spinning, s.
+/// The variable that sets another time until a program counts as spinning, in seconds, for tests.
 const STUCK_AFTER: &str = "WEIRLAB_STUCK_AFTER_S";
-/// The memory that a machine may use by default, MiB; of the host's it takes what it has used.
+/// The default memory of a machine in MiB. It occupies only as much of the host's memory as it has used.
 const MEMORY_MIB: u64 = 3072;
-/// Below this the kernel itself has not enough.
+/// The minimum, below which the kernel itself lacks memory.
 const MEMORY_MIN_MIB: u64 = 128;
-/// Processor time in which the virtual clock has to move by a second. A run at 10 Mbit/s takes half a second of it, so what takes
-/// a hundred times that spins.
+/// The processor time in which the virtual clock must advance by a second. A run at 10 Mbit/s takes half a second for
+/// that, so a program that takes a hundred times as long spins.
 const STUCK_AFTER_S: u64 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of the environment, else the usual ones.
+    /// Returns the limits set in the environment, otherwise the defaults.
     pub(super) fn from_environment() -> Result<Bounds, LabError> {
         let given = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Ok(Bounds {

@@ -1,4 +1,5 @@
-//! Any command in a machine in virtual time: how tests whose verdict depends on time are made to depend on nothing else.
+//! Runs any command in a machine in virtual time, so that tests whose verdict depends on time do not depend on the
+//! host's load.
 
 use super::bounds::Bounds;
 use super::kernel::find_kernel;
@@ -11,12 +12,12 @@ pub struct Said {
     pub status: i32,
     pub out: String,
     pub err: String,
-    /// The time that its machine was there, by the machine's clock.
+    /// The time for which its machine existed, by the machine's clock.
     pub virtual_seconds: u64,
 }
 
-/// Runs a command from start to end in a machine of its own, as root there, in the folder that is the current one here. It sees the
-/// host's files; what it writes is gone afterwards.
+/// Runs a command in its own machine, as root there, in the current folder. It sees the host's files; the files that it
+/// writes are lost afterwards.
 pub fn run_command(words: &[String], interrupt: &Interrupt) -> Result<Said, LabError> {
     let task = Task { kernel: &find_kernel()?, command: words, seed: None, bounds: Bounds::from_environment()? };
     let ended = task.run(interrupt)?;

@@ -1,4 +1,4 @@
-//! The runs of an order, each in a machine of its own, several machines at once.
+//! Carries out the runs of an order, each in its own machine, several machines at a time.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -20,13 +20,13 @@ use crate::{Conducted, Interrupt, LabError, Order, Plan, RunSpec, Skipped, tool}
 pub struct Machines {
     kernel: PathBuf,
     bounds: Bounds,
-    /// At once, at most.
+    /// The maximum number at a time.
     parallel: usize,
 }
 
 impl Machines {
-    /// Returns as many machines at once as asked for, else one for each processor, and never more than the memory that
-    /// is free has room for.
+    /// Returns the requested number of machines, or otherwise one for each processor, but no more than fit into the
+    /// free memory.
     pub fn new(parallel: Option<usize>) -> Result<Machines, LabError> {
         let (kernel, bounds) = (find_kernel()?, Bounds::from_environment()?);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -36,7 +36,7 @@ impl Machines {
     }
 }
 
-/// A run that is to be done, and what came of it.
+/// A run to be carried out, and its result.
 struct Outcome {
     point: usize,
     run: String,
@@ -48,7 +48,7 @@ enum Failed {
     Failed(LabError),
 }
 
-/// Does every run that is not finished yet, and gives what came of each plan.
+/// Carries out every unfinished run, and returns the results of each plan.
 pub fn conduct(order: &Order<'_>, machines: &Machines, interrupt: &Interrupt) -> Result<Vec<Conducted>, LabError> {
     order.folders.iter().try_for_each(Folder::check)?;
     let due = due_runs(order);
@@ -95,7 +95,7 @@ fn all(order: &Order<'_>, machines: &Machines, due: Vec<(usize, &RunSpec)>, inte
     outcomes.into_inner().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// An error where every run failed: then it is the host's fault or the experiment's, and one line says it.
+/// Records the outcomes. Returns a single error if every run failed: then the host or the experiment is at fault.
 fn note(order: &Order<'_>, outcomes: Vec<Outcome>, conducted: &mut [Conducted]) -> Result<(), LabError> {
     let is_any_done = outcomes.iter().any(|outcome| outcome.ended.is_ok());
     for Outcome { point, run: name, ended } in outcomes {
@@ -118,7 +118,7 @@ fn note(order: &Order<'_>, outcomes: Vec<Outcome>, conducted: &mut [Conducted]) 
     Err(LabError::NothingLeft)
 }
 
-/// Does one run and gives the virtual seconds its machine was there.
+/// Carries out one run and returns the virtual seconds for which its machine existed.
 fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interrupt) -> Result<u64, Failed> {
     let point = plan.environment.get("point").map_or("", String::as_str);
     let task = machine::Task {
@@ -143,7 +143,7 @@ fn one(plan: &Plan<'_>, spec: &RunSpec, machines: &Machines, interrupt: &Interru
     Ok(ended.virtual_seconds)
 }
 
-/// The command that does this one run, in a machine.
+/// The command that carries out this one run in a machine.
 fn again(plan: &Plan<'_>, spec: &RunSpec, point: &str) -> Vec<String> {
     let mut words = vec![plan.programs.weirlab.display().to_string()];
     words.extend(plan.again.iter().cloned());
@@ -163,18 +163,18 @@ fn left_out(ended: &Ended, run: &Path) -> Option<String> {
     reasons.get(&run.display().to_string()).cloned()
 }
 
-/// The last words of weirlab, which say why it failed.
+/// The last line of weirlab's output, which states why it failed.
 fn last_line(err: &str) -> String {
     let line = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     tool::one_line(line.trim_start_matches("weirlab: "))
 }
 
-/// Moves a finished run to where the host keeps it. The manifest goes last: it is what makes a run finished.
+/// Moves a finished run to its folder on the host. The manifest is moved last, because it marks a run as finished.
 fn keep(from: &Path, to: &Path, more: [(&str, String); 2]) -> Result<(), LabError> {
     let mut manifest: Manifest = Run::read_manifest(from)?;
     fs::create_dir_all(to).map_err(|e| LabError::path(to, e))?;
     for entry in fs::read_dir(from).map_err(|e| LabError::path(from, e))?.flatten() {
-        // Folders in it are the server's own, for what it does not need any more.
+        // The folders in it contain state of the server that is no longer needed.
         if entry.path().is_file() && entry.file_name() != Run::MANIFEST {
             fs::copy(entry.path(), to.join(entry.file_name())).map_err(|e| LabError::path(&entry.path(), e))?;
         }

@@ -1,21 +1,21 @@
-//! Asking a machine from outside: User-Mode Linux's management console, a datagram socket. It answers while a program inside
-//! spins, when nothing inside could.
+//! Queries a machine from outside through User-Mode Linux's management console, a datagram socket. It answers even
+//! while a program inside spins, when nothing inside could.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-/// Begins a request (arch/um/drivers/mconsole.h).
+/// The magic number at the start of a request (arch/um/drivers/mconsole.h).
 const MAGIC: u32 = 0xcafe_babe;
 const VERSION: u32 = 2;
-/// Room for the text of a request, bytes.
+/// The size of a request's text in bytes.
 const REQUEST_BYTES: usize = 512;
-/// A reply comes in pieces of at most this.
+/// The maximum size of a piece of a reply.
 const REPLY_BYTES: usize = 16_384;
 const PIECES_MAX: usize = 1_000;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Asks the machine whose socket this is; `reply_to` is a path for our own socket.
+/// Sends a command to the machine with this socket and returns the reply; `reply_to` is a path for our own socket.
 pub fn ask(socket: &Path, reply_to: &Path, command: &str) -> std::io::Result<String> {
     let own = UnixDatagram::bind(reply_to)?;
     let answer = exchange(&own, socket, command);

@@ -1,4 +1,4 @@
-//! The kernel of machines in virtual time: a Linux that is an ordinary program (User-Mode Linux), built by
+//! The kernel of machines in virtual time: a Linux that runs as an ordinary program (User-Mode Linux), built by
 //! `scripts/setup.sh virtual`.
 
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use crate::LabError;
 
 /// The variable that names the kernel, if it is not in the cache.
 const VARIABLE: &str = "WEIR_VIRTUAL_KERNEL";
-/// Below the user's cache folder; `scripts/virtual-kernel.sh` puts it there.
+/// Its path below the user's cache folder, where `scripts/virtual-kernel.sh` puts it.
 const CACHED: &str = "weir/virtual/linux";
-/// Beside the kernel; `scripts/virtual-kernel.sh` builds it.
+/// The library next to the kernel, built by `scripts/virtual-kernel.sh`.
 const RANDOM: &str = "random.so";
-/// The words of the kernel's command line in a machine whose clock is virtual.
+/// The words on the kernel's command line in a machine whose clock is virtual.
 const MARK: &str = "time-travel=inf-cpu";
 
-/// The kernel that is there, else how to get one.
+/// Returns the path of the kernel, or an error that says how to get one.
 pub fn find_kernel() -> Result<PathBuf, LabError> {
     let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(named) = var(VARIABLE) {
@@ -25,7 +25,7 @@ pub fn find_kernel() -> Result<PathBuf, LabError> {
     if cached.is_file() { Ok(cached) } else { Err(missing(&cached, "the cache")) }
 }
 
-/// The library beside this kernel that makes its random numbers come of a seed.
+/// Returns the library next to this kernel that derives its random numbers from a seed.
 pub fn find_random(kernel: &Path) -> Option<PathBuf> {
     let library = std::path::absolute(kernel.with_file_name(RANDOM)).ok()?;
     library.is_file().then_some(library)
@@ -35,12 +35,12 @@ fn missing(file: &Path, place: &str) -> LabError {
     LabError::NoVirtualKernel { file: file.into(), place: place.into() }
 }
 
-/// Returns true if this very machine's clock is virtual: nothing here is late, and no time passes while anything computes.
+/// Returns true if this machine's clock is virtual. Nothing is then late, and no time passes during computation.
 pub fn is_virtual() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| says_virtual(&line))
 }
 
-/// The build of this kernel, as it says.
+/// The build of this kernel, as it reports it.
 pub fn version() -> String {
     std::fs::read_to_string("/proc/version").unwrap_or_default().trim().into()
 }

@@ -1,4 +1,4 @@
-//! One machine in virtual time: a command in it from start to end, watched from outside, with nothing left behind.
+//! One machine in virtual time: it runs a command, is watched from outside, and leaves nothing behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,41 +16,41 @@ use crate::program::{POLL_EVERY, Program};
 use crate::{Interrupt, LabError, Place, tool};
 
 const INIT: &str = include_str!("init.sh");
-/// The further words for the kernel. A processor that cannot compare and exchange two words at once, as this one, has memory for a BPF
-/// program's storage only from caches with checks (kmalloc_nolock in mm/slub.c).
+/// Further words for the kernel. On a processor without a double-word compare-and-exchange, such as this one, the
+/// kernel has memory for a BPF program's storage only from caches with checks (kmalloc_nolock in mm/slub.c).
 const BOOT: &str = "root=/dev/root rootfstype=hostfs hostfs=/ ro time-travel=inf-cpu seccomp=auto con=null con0=null,fd:1 \
     loglevel=7 slab_debug=F,kmalloc-*";
-/// The command line is among what the kernel's random numbers are made of, so it names no folder of this machine: those are found
-/// from the one that the machine is started in.
+/// The kernel's random numbers also depend on its command line, which therefore names no folder of this machine.
+/// Folders are relative to the one in which the machine is started.
 const FOLDERS: [&str; 3] = ["init=/proc/self/cwd/init", "uml_dir=.", "umid=machine"];
-/// When the clock of a run with a seed begins, nanoseconds since 1970: the first of January 2030, after the host's files were
-/// written. The instant is another part of the kernel's random numbers, and of sequence numbers of TCP.
+/// The start of the clock in a run with a seed, in nanoseconds since 1970: 1 January 2030, after the host's files were
+/// written. The kernel's random numbers, and TCP's sequence numbers, also depend on the instant.
 const BEGINS_UNIX_NS: u64 = 1_893_456_000_000_000_000;
 /// The variable that the library of [`find_random`] reads.
 const SEED: &str = "WEIRLAB_SEED";
-/// The names of the folders of machines, before `PID-START-NUMBER`.
+/// The prefix of the folders of machines, before `PID-START-NUMBER`.
 const PREFIX: &str = "weirlab-machine-";
 const RESULTS: &str = "results";
-/// The same, where the command sees it: what it writes anywhere else is lost.
+/// The folder of results as the command sees it; files written anywhere else are lost.
 pub(super) const RESULTS_INSIDE: &str = "/run/results";
-/// The memory is a file here: this must not be a disk.
+/// The folder of the machine's memory, which is a file; it must not be on a disk.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// The interval of looks at the machine's processor time.
+/// The interval at which the machine's processor time is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The lines of what the machine printed that an error quotes.
+/// The number of lines of the machine's output that an error quotes.
 const TAIL_LINES: usize = 3;
 
 /// The task of a machine.
 pub(super) struct Task<'a> {
     pub(super) kernel: &'a Path,
-    /// The command; what it keeps in [`RESULTS_INSIDE`] is kept.
+    /// The command; the files that it writes to [`RESULTS_INSIDE`] are kept.
     pub(super) command: &'a [String],
-    /// The seed of its random numbers. Without one, it has those of the host, and the host's clock.
+    /// The seed of its random numbers. Without one, it uses the host's random numbers and clock.
     pub(super) seed: Option<u64>,
     pub(super) bounds: Bounds,
 }
 
-/// The end of a command.
+/// How a command ended.
 pub(super) struct Ended {
     pub(super) status: i32,
     pub(super) out: String,
@@ -59,18 +59,18 @@ pub(super) struct Ended {
     folder: Folder,
 }
 
-/// The folder of a machine: its console, what it is to do, its results, how it ended. Removed when dropped.
+/// The folder of a machine: its console, its task, its results, and how it ended. It is removed when dropped.
 struct Folder(PathBuf);
 
 impl Ended {
-    /// The folder of what the command kept; gone when this is dropped.
+    /// The folder of the files that the command kept; it is removed when this is dropped.
     pub(super) fn results(&self) -> PathBuf {
         self.folder.file(RESULTS)
     }
 }
 
 impl Task<'_> {
-    /// Starts a machine, has it do this, and gives how it ended.
+    /// Starts a machine, lets it carry out this task, and returns how it ended.
     pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Ended, LabError> {
         check_memory(self.bounds.memory_mib)?;
         let folder = Folder::make()?;
@@ -111,7 +111,7 @@ impl Task<'_> {
         Ok(words)
     }
 
-    /// Until it ends by itself; a machine whose clock stands still while it computes is ended.
+    /// Waits until the machine ends. Ends it if its clock stands still while it computes.
     fn watch(&self, machine: &mut Program, folder: &Folder, interrupt: &Interrupt) -> Result<(), LabError> {
         let (mut beats, mut moved_at, mut looked) = (0, Duration::ZERO, Duration::ZERO);
         while machine.poll_exit()?.is_none() {
@@ -155,12 +155,12 @@ impl Folder {
         String::from_utf8_lossy(&fs::read(self.file(name)).unwrap_or_default()).into_owned()
     }
 
-    /// Virtual seconds since it began.
+    /// The virtual seconds since it began.
     fn beats(&self) -> u64 {
         fs::metadata(self.file("beat")).map_or(0, |file| file.len())
     }
 
-    /// The program that has the processor, as the kernel says.
+    /// The program that has the processor, as reported by the kernel.
     fn running(&self) -> String {
         let asked = console::ask(&self.file("machine/mconsole"), &self.file("reply"), "sysrq p");
         let said = format!("{} {}", asked.unwrap_or_default(), self.text("console"));
@@ -188,7 +188,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what killed processes left.
+/// Removes the folders that killed processes left.
 fn remove_leftovers(parent: &Path) {
     for folder in fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let name = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
@@ -198,13 +198,13 @@ fn remove_leftovers(parent: &Path) {
             continue;
         };
         if is_dead(pid, start, started) {
-            // Another experiment that begins now may have been faster.
+            // Another experiment that starts now may have removed it first.
             let _ = fs::remove_dir_all(&folder);
         }
     }
 }
 
-/// Checks that this host has the memory that a machine may come to use.
+/// Checks that this host has the memory that a machine may need.
 fn check_memory(mib: u64) -> Result<(), LabError> {
     let free_mib = free_mib();
     if free_mib >= mib {
@@ -213,7 +213,7 @@ fn check_memory(mib: u64) -> Result<(), LabError> {
     Err(LabError::HostMemory { mib, free_mib, folder: MEMORY_FOLDER.into() })
 }
 
-/// The most memory of this host that machines may come to use.
+/// The maximum memory of this host that machines may use.
 pub(super) fn free_mib() -> u64 {
     let room = rustix::fs::statvfs(MEMORY_FOLDER).map_or(0, |found| found.f_bavail * found.f_frsize / (1 << 20));
     let free = Meminfo::current().ok().and_then(|memory| available_mib(&memory));
@@ -224,14 +224,14 @@ fn available_mib(memory: &Meminfo) -> Option<u64> {
     memory.mem_available.map(|bytes| bytes / (1 << 20))
 }
 
-/// `Pid: 57, comm: python3 Not tainted ...` of a program's registers, `CPU: 0 UID: 0 PID: 57 Comm: python3 Not tainted ...` of the
-/// kernel's.
+/// Parses `Pid: 57, comm: python3 Not tainted ...` from a program's registers, or `CPU: 0 UID: 0 PID: 57 Comm: python3
+/// Not tainted ...` from the kernel's.
 fn running_in(said: &str) -> Option<String> {
     let (_, rest) = said.rsplit_once("comm: ").or_else(|| said.rsplit_once("Comm: "))?;
     rest.split_whitespace().next().map(|name| format!("`{name}`"))
 }
 
-/// `Out of memory: Killed process 57 (python3) ...`
+/// Parses `Out of memory: Killed process 57 (python3) ...`
 fn out_of_memory(console: &str) -> Option<String> {
     let (_, rest) = console.split_once("Out of memory: Killed process ")?;
     let (_, name) = rest.split_once('(')?;
@@ -243,7 +243,7 @@ fn tail(text: &str) -> String {
     tool::one_line(&lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
 }
 
-/// The word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_a_host_has_left_is_read() {
-        // What every kernel has.
+        // The fields of every kernel.
         let names = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback Mapped \
             Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
         let lines: String = names.split_whitespace().map(|name| format!("{name}:  100 kB\n")).collect();

@@ -1,4 +1,4 @@
-//! What the tests of real links share.
+//! Shared code of the tests with real links.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use testbed::{Experiment, LabError, Link};
 
-/// One test at a time, since they count the namespaces of this process; `None` without the privilege.
+/// Allows one test at a time, because tests count the namespaces of this process; `None` without the privilege.
 pub fn may_test() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     if rustix::process::geteuid().is_root() {
@@ -18,8 +18,8 @@ pub fn may_test() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// One run with these keys, in an experiment with `more` at its top.
-/// Without a wire: where that is a process of the program under test, a library's test has none.
+/// An experiment of one run with these keys, with `more` at its top. It has no wire: if the wire is a process of the
+/// program under test, a library's test lacks it.
 pub fn experiment_of(more: &str, run: &str) -> Experiment {
     let text = format!(
         "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nwire = false\n{more}\n[[run]]\nname = \"a\"\n{run}\n"

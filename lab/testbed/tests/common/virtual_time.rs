@@ -1,20 +1,22 @@
-//! Tests done again in a machine in virtual time, where nothing is late however busy the host is, and waiting takes no time.
+//! Repeats tests in a machine in virtual time, where nothing is late however busy the host is, and waiting takes no
+//! time.
 //!
-//! A program of tests has one machine, which does all of them one after the other: `crate::VIRTUAL_TESTS` names them.
+//! A test program has one machine, which runs all of its tests one after another: `crate::VIRTUAL_TESTS` names them.
 
 use std::sync::OnceLock;
 
 use testbed::Interrupt;
 
-/// Set to `real` where tests are to be done by the clock of the host: where that is a machine made for them.
+/// The variable that is set to `real` if tests run by the clock of the host, as on a machine dedicated to them.
 const CLOCK: &str = "WEIR_TEST_CLOCK";
-/// Virtual seconds after which the tests count as hung: what only waits is never ended for spinning.
+/// The virtual seconds after which the tests count as hung, because a program that only waits is never ended for
+/// spinning.
 const HUNG_AFTER_S: &str = "3600";
 
-/// Does a test in virtual time, if there is a kernel for that: then it is done when this says so, having passed; otherwise the test
-/// goes on by the host's clock.
+/// Runs a test in virtual time if there is a kernel for that. Returns true if the test has passed there; otherwise the
+/// test continues by the host's clock.
 ///
-/// `test` is the test itself, for its name: `if in_virtual_time(the_test) { return; }` is how it begins.
+/// `test` is the test itself, whose name is used. A test begins with `if in_virtual_time(the_test) { return; }`.
 pub fn in_virtual_time<T>(test: T) -> bool {
     if testbed::is_virtual() || std::env::var(CLOCK).as_deref() == Ok("real") {
         return false;
@@ -31,13 +33,13 @@ pub fn in_virtual_time<T>(test: T) -> bool {
     true
 }
 
-/// By whichever test comes first.
+/// Called by whichever test comes first.
 fn done_all() -> String {
     static SAID: OnceLock<String> = OnceLock::new();
     SAID.get_or_init(|| done(crate::VIRTUAL_TESTS)).clone()
 }
 
-/// Does these tests in a machine; gives what their program said there.
+/// Runs these tests in a machine and returns the output of their program.
 fn done(names: &[&str]) -> String {
     let program = std::env::current_exe().unwrap().display().to_string();
     let alone = ["--test-threads", "1", "--show-output", "--exact"];
@@ -52,12 +54,12 @@ fn done(names: &[&str]) -> String {
     }
 }
 
-/// Whether tests were named on the command line: then there is no need for all.
+/// Returns whether tests were named on the command line; then not all are needed.
 fn is_filtered() -> bool {
     std::env::args().skip(1).any(|word| !word.starts_with('-') && word.parse::<u32>().is_err())
 }
 
-/// `module::test`, as the test program calls it: without the crate.
+/// `module::test`, the name in the test program, without the crate.
 fn name_of<T>(_: &T) -> &'static str {
     let path = std::any::type_name::<T>();
     path.split_once("::").map_or(path, |(_, name)| name)
