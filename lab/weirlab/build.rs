@@ -1,13 +1,14 @@
-//! Takes a digest of the sources that decide what a simulation comes to. A kept run of a sweep has it in its key, so no
-//! table ever mixes runs of two different models, and nobody has to remember to raise a number.
+//! Computes a digest of the sources that determine the results of a simulation. The key of a kept run of a sweep
+//! includes it, so no table ever mixes runs of two different models, and no version number has to be raised by hand.
 //!
-//! Careful rather than clever: any change of these files counts, a comment too, and the whole of `Cargo.lock` stands for
-//! the crates from elsewhere.
+//! It is deliberately simple: any change of these files counts, even in a comment, and the whole of `Cargo.lock`
+//! represents the external crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The models, what they are made of, and what makes a configuration of a spec; from this crate's folder.
+/// The models, their dependencies, and the code that creates a configuration from a spec, relative to this crate's
+/// folder.
 const SOURCES: [&str; 8] = [
     "../sim/src",
     "../../core/sched/src",
@@ -45,10 +46,10 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// FNV-1a, 64 bits (RFC 9923): against accidents, not adversaries.
+/// FNV-1a, 64 bits (RFC 9923): protects against accidents, not adversaries.
 const FNV_BASIS: u64 = 0xcbf29ce484222325;
 
-/// The bytes and their end.
+/// Adds the bytes and a mark of their end.
 fn add(digest: u64, bytes: &[u8]) -> u64 {
     let add = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x100000001b3);
     add(bytes.iter().fold(digest, |digest, &byte| add(digest, byte)), 0)

@@ -1,36 +1,43 @@
-//! The clairvoyant order of packets: what responses cost one serialising link when every size is known beforehand.
+//! The clairvoyant order of packets: the response times on one serialising link if every size is known in advance.
 //!
-//! The fluid bound ([`crate::clairvoyant_srpt`]) stops in the middle of a packet to let a smaller response pass, and needs no handshake.
-//! No server can do that, so a gap to it does not say whose it is. Here the link takes whole packets, one after the other, and at
-//! each end of a packet the next one of the response with the least left to send. What a server needs beyond this is its own.
+//! The fluid bound ([`crate::clairvoyant_srpt`]) interrupts packets to let a smaller response pass, and needs no
+//! handshake. No server can do that, so a gap to it may not be the server's fault. Here the link takes whole packets,
+//! one after another, and at each end of a packet the next one of the response with the least left to send. Any further
+//! time is due to the server.
 //!
 //! # What is assumed
 //!
-//! - One link of one rate with nothing else on it. A packet in transmission is finished; a link with a packet to send never waits.
-//! - A response is its opening, where it opens a connection (the SYN-ACK, under TLS the handshake's flight too), then its data in full
-//!   segments (the last one may be short), then what its close sends. The opening is there as soon as the request is due and leaves in one
-//!   go in the response's own turn, before its data; the client's packets take no time, so the data can follow at once. A response's time
-//!   ends with its last data.
-//! - What else is in a packet is its protocol's ([`Carrier`]): headers, under TLS a record, over HTTP/2 a frame, over HTTP/3 QUIC's. Over
-//!   HTTP/2 and HTTP/3 responses share packets: the last packet of one is charged its share alone, as if others always filled the rest
-//!   and nobody waited for them. That is less than any server needs, most of all for small responses.
-//! - Nobody waits for what a close sends, so it goes when nothing else is there, and delays others by one such packet at most.
-//!   Linux sends it at once, and the acknowledgement of the request before the data: on the shipped synthetic trace at 10 Mbit/s
-//!   those two packets cost 4.9 % of the mean at rho 0.8 and 11 % at 0.95. They could wait, or ride on data, and are not in the bound.
-//! - Left out is all that could wait, ride along, or be less: certificates and full handshakes (sessions are resumed), session tickets,
-//!   close_notify and what closes a connection of QUIC, acknowledgements of QUIC and of HTTP/2's settings, HTTP/3's control streams and the
-//!   3 to 5 bytes of a response's DATA frame, offsets and longer numbers in QUIC's packets, probes of a path's MTU, a Retry. Heads are as long as
-//!   they came (over HTTP/2 and HTTP/3 the HEADERS frame).
-//! - Nothing is sent twice, no window is waited for and no path has a delay. A round trip is at least paid once for the handshake and
-//!   once for the request: where a path has one, response times lie above this by two of them and more.
+//! - There is one link of one rate with nothing else on it. A packet in transmission is finished, and the link never
+//!   idles while it has a packet to send.
+//! - A response consists of its opening, if it opens a connection (the SYN-ACK, under TLS also the handshake's flight),
+//!   then its data in full segments (the last one may be short), then the packets of its close. The opening is
+//!   available when the request is due, and is sent without a pause in the response's own turn, before its data. The
+//!   client's packets take no time, so the data can follow immediately. A response's time ends with its last data.
+//! - The rest of each packet depends on the protocol ([`Carrier`]): headers, under TLS a record, over HTTP/2 a frame,
+//!   over HTTP/3 the overhead of QUIC. Over HTTP/2 and HTTP/3 responses share packets: the last packet of one is
+//!   charged only its share, as if others always filled the rest without waiting. That is less than any server needs,
+//!   most of all for small responses.
+//! - No client waits for the packets of a close, so they are sent when there is nothing else, and delay others by at
+//!   most one such packet. Linux sends them immediately, and the acknowledgement of the request before the data. On the
+//!   shipped synthetic trace at 10 Mbit/s those two packets cost 4.9 % of the mean at rho 0.8 and 11 % at 0.95. They
+//!   could wait, or be sent with data, and are not in the bound.
+//! - Everything is left out that could wait, share packets, or be less: certificates and full handshakes (sessions are
+//!   resumed), session tickets, close_notify and the closing frames of QUIC, acknowledgements of QUIC and of HTTP/2's
+//!   settings, HTTP/3's control streams and the 3 to 5 bytes of a response's DATA frame, offsets and longer numbers in
+//!   QUIC's packets, probes of a path's MTU, a Retry. Heads have their actual lengths (over HTTP/2 and HTTP/3 the
+//!   HEADERS frame).
+//! - Nothing is retransmitted, no window limits the sender, and no path has a delay. In reality at least one round trip
+//!   is needed for the handshake and one for the request: on a path with delay, response times exceed this by two round
+//!   trips or more.
 //!
-//! # What it is, and is not
+//! # Not a proven bound
 //!
-//! It is a reference, not a proven bound. Without preemption the least mean is NP-hard to find (Lenstra, Rinnooy Kan and Brucker
-//! 1977, 1|r_j|ΣC_j), and a schedule that leaves the link idle because it knows that a small response comes within the packet may
-//! be lower by a little. Proven is the fluid bound, and it stays so with the opening in each response's service: every schedule of packets
-//! is a schedule of that fluid. The k-th departure here is at most one full packet later than there, on every path (tested, not
-//! proven), so no schedule is below this by more.
+//! The result is a reference, not a proven bound. Without preemption the minimum mean is NP-hard to find (Lenstra,
+//! Rinnooy Kan and Brucker 1977, 1|r_j|ΣC_j), and a schedule that leaves the link idle, because it knows that a small
+//! response arrives within the packet, may be slightly lower. The fluid bound is proven, and remains so with the
+//! opening in each response's service, because every schedule of packets is a schedule of that fluid. The k-th
+//! departure here is at most one full packet later than there, on every path (tested, not proven), so no schedule is
+//! lower by more than that.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,26 +48,28 @@ use units::{Nanos, Rate};
 
 use crate::Carrier;
 
-/// The packets without data that a connection sends after its SYN-ACK: it acknowledges the request, and the client's end.
+/// The packets without data that a connection sends after its SYN-ACK: the acknowledgements of the request and of the
+/// client's end.
 const CLOSING_PACKETS: u64 = (CONNECTION_BYTES - SYN_ACK_BYTES) / PACKET_OVERHEAD_BYTES;
 
 /// A response as a link of packets sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
     pub arrival: Nanos,
-    /// Head and body, bytes.
+    /// The bytes of head and body.
     pub payload_bytes: u64,
-    /// It opens its connection: what that sends goes before the data.
+    /// True if it opens its connection, whose packets go before the data.
     pub opens: bool,
-    /// Packets without data that the end of its connection sends.
+    /// The packets without data that the end of its connection sends.
     pub closing_packets: u64,
 }
 
-/// The response time of each response, in the order given, when the link takes at every end of a packet the next packet of the
-/// response with the least left to send until its end; of equal ones the one that arrived first, then the one given first.
+/// Returns the response time of each response, in the given order. At every end of a packet the link takes the next
+/// packet of the response with the least left until its end. Of equal responses the one that arrived first goes first,
+/// then the one given first.
 ///
-/// Every packet's time is rounded up to a nanosecond, less than a bit below 1 Gbit/s. O(n log n): between two arrivals
-/// nobody else's turn can come. Panics if all the work ends later than [`Nanos::MAX`].
+/// Every packet's time is rounded up to a nanosecond, less than a bit below 1 Gbit/s. The cost is O(n log n), because
+/// between two arrivals the order does not change. Panics if all the work ends later than [`Nanos::MAX`].
 pub fn packet_srpt(responses: &[Response], carrier: Carrier, link: Rate) -> Vec<Nanos> {
     let times = Times::new(carrier, link);
     let mut order: Vec<usize> = (0..responses.len()).collect();
@@ -77,9 +86,9 @@ pub fn packet_srpt(responses: &[Response], carrier: Carrier, link: Rate) -> Vec<
     found
 }
 
-/// The packet bound of requests: [`packet_srpt`] of these instants and bytes of head and body. Which of them opened a connection no record
-/// says: taken is every one after `per_connection` others, which is so where connections are used to their end one after the other, and
-/// never more than there were.
+/// The packet bound of requests: [`packet_srpt`] for these instants and bytes of head and body. Records do not show
+/// which of them opened a connection. It is assumed that a connection is opened after every `per_connection` requests,
+/// which is true if connections are used one after another to their end, and is never more than there were.
 pub fn packet_bound(requests: &[(Nanos, u64)], per_connection: NonZeroU64, carrier: Carrier, link: Rate) -> Vec<Nanos> {
     let closing_packets = if carrier == Carrier::HTTP3 { 0 } else { CLOSING_PACKETS };
     let (count, of_connection) = (requests.len() as u64, per_connection.get());
@@ -94,7 +103,7 @@ pub fn packet_bound(requests: &[(Nanos, u64)], per_connection: NonZeroU64, carri
     packet_srpt(&responses, carrier, link)
 }
 
-/// The time that the link is busy with each kind of packet.
+/// The times of each kind of packet on the link.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     carrier: Carrier,
@@ -111,20 +120,20 @@ impl Times {
         Times { carrier, link, full, empty, opening }
     }
 
-    /// Until the last data.
+    /// The time until the last data.
     fn of(&self, left: &Left) -> Nanos {
         let segments = left.payload_bytes / self.carrier.segment_bytes;
         let opening = if left.opens { self.opening } else { Nanos::ZERO };
         opening + Nanos(self.full.0 * segments) + self.last(left.payload_bytes)
     }
 
-    /// The short segment at the end; zero if there is none.
+    /// The time of the short segment at the end; zero if there is none.
     fn last(&self, payload_bytes: u64) -> Nanos {
         self.link.time_for(self.carrier.last_bytes(payload_bytes % self.carrier.segment_bytes))
     }
 }
 
-/// The packets a response still has to send.
+/// The packets that a response still has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     opens: bool,
@@ -138,7 +147,7 @@ impl Left {
         Left { opens, payload_bytes, closing_packets }
     }
 
-    /// Returns true if the response has ended, and only the close is left.
+    /// Returns true if the response has ended and only the close is left.
     fn is_closing(&self) -> bool {
         !self.opens && self.payload_bytes == 0
     }
@@ -146,13 +155,15 @@ impl Left {
 
 struct Line {
     now: Nanos,
-    /// True if only a close is left, time left to send, position in order of arrival, and what it is: the least is served.
+    /// The waiting responses: whether only a close is left, the time left to send, the position in order of arrival,
+    /// and the packets. The smallest is served.
     waiting: BinaryHeap<Reverse<(bool, Nanos, usize, Left)>>,
     times: Times,
 }
 
 impl Line {
-    /// Begins packets until `until`, telling each departure (position in order of arrival, instant); the last packet may end later.
+    /// Starts packets until `until` and reports each departure (position in order of arrival, instant); the last packet
+    /// may end later.
     fn run_until(&mut self, until: Nanos, mut depart: impl FnMut(usize, Nanos)) {
         while self.now < until
             && let Some(Reverse((_, _, position, mut left))) = self.waiting.pop()
@@ -170,7 +181,7 @@ impl Line {
         self.now = self.now.max(until);
     }
 
-    /// Sends until the response ends, or the first end of a packet at `until` or later.
+    /// Sends until the response ends, or until the first end of a packet at or after `until`.
     fn send(&mut self, left: &mut Left, until: Nanos) {
         if left.opens {
             left.opens = false;
@@ -237,7 +248,7 @@ mod tests {
 
     #[test]
     fn alone_it_takes_the_packets_of_its_protocol() {
-        // Two full packets and a byte, on a connection that it opens.
+        // Two full packets and a byte, on a connection that the response opens.
         let alone = |carrier: Carrier| micros_over(carrier, &[response(7, 2 * carrier.segment_bytes + 1, true, 0)]);
         assert_eq!(alone(Carrier::HTTP1_TLS), [352.0 + 2.0 * 1514.0 + 89.0]);
         assert_eq!(alone(Carrier::HTTP2), [83.0 + 2.0 * 1514.0 + 2.0]);
@@ -245,7 +256,8 @@ mod tests {
         assert_eq!(alone(Carrier::HTTP3), [1242.0 + 2.0 * 1494.0 + 2.0]);
     }
 
-    /// The first has 1,000 of 1,417 bytes of a packet, 1069 us; the second came meanwhile, and has 500, 535 us.
+    /// The first needs 1,000 of the 1,417 bytes of a packet, 1069 us; the second arrived in the meantime and needs 500,
+    /// 535 us.
     #[test]
     fn packets_are_shared_without_waiting() {
         let two = [response(0, 1000, false, 0), response(10, 500, false, 0)];
@@ -255,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_packet_in_transmission_is_finished() {
-        // Two packets begin at 0. The small one of 166 comes at 10 and begins at 1514, as another at 1514 would; 1514 on.
+        // Two packets begin at 0. The small one of 166 arrives at 10 and begins at 1514, as would one that arrives at
+        // 1514.
         assert_eq!(micros(&[response(0, 2 * 1448, false, 0), response(10, 100, false, 0)]), [3194.0, 1670.0]);
         assert_eq!(micros(&[response(0, 2 * 1448, false, 0), response(1514, 100, false, 0)]), [3194.0, 166.0]);
         // A microsecond after the second packet began there is nothing to overtake.
@@ -269,26 +282,26 @@ mod tests {
             micros(&[response(0, 2 * 1448, false, 0), response(10, 1448, true, 0)]),
             [3028.0, 3028.0 + 1588.0 - 10.0]
         );
-        // Without a handshake they are equal, and the first goes on; one byte less and it is overtaken.
+        // Without a handshake they are equal, and the first continues; with one byte less it is overtaken.
         assert_eq!(micros(&[response(0, 2 * 1448, false, 0), response(10, 1448, false, 0)])[0], 3028.0);
         assert_eq!(micros(&[response(0, 2 * 1448, false, 0), response(10, 1447, false, 0)]), [4541.0, 3017.0]);
     }
 
     #[test]
     fn a_handshake_can_be_overtaken_before_its_data() {
-        // The SYN-ACK of the first leaves 0 to 74; at 50 a response of 166 came, which then goes first.
+        // The SYN-ACK of the first is sent from 0 to 74; at 50 a response of 166 arrives, which then goes first.
         assert_eq!(micros(&[response(0, 1448, true, 0), response(50, 100, false, 0)]), [1754.0, 190.0]);
     }
 
     #[test]
     fn what_a_close_sends_is_for_an_idle_link() {
-        // Data 0 to 166, then the second one's; what closes the first begins at 332.
+        // Data from 0 to 166, then the second's; the close of the first begins at 332.
         assert_eq!(micros(&[response(0, 100, false, 2), response(1, 100, false, 0)]), [166.0, 331.0]);
-        // One that comes while the first of two such packets leaves, 166 to 232, goes before the second.
+        // A response that arrives while the first of two closing packets is sent, 166 to 232, goes before the second.
         assert_eq!(micros(&[response(0, 100, false, 2), response(170, 1, false, 0)]), [166.0, 62.0 + 67.0]);
     }
 
-    /// Packet by packet, from a list.
+    /// Computes the schedule packet by packet, from a list.
     fn by_hand(responses: &[Response], carrier: Carrier) -> Vec<Nanos> {
         let packets = |response: &Response| {
             let payload = (0..response.payload_bytes.div_ceil(carrier.segment_bytes)).map(|at| {
@@ -332,7 +345,7 @@ mod tests {
         instants
     }
 
-    /// The same responses as a fluid, each with its SYN-ACK in it.
+    /// The same responses as a fluid, each including its SYN-ACK.
     fn fluid(responses: &[Response]) -> Vec<Nanos> {
         let demand = |response: &Response| {
             let opening = if response.opens { link().time_for(Carrier::HTTP1.opening_bytes) } else { Nanos::ZERO };
@@ -343,7 +356,7 @@ mod tests {
     }
 
     prop_compose! {
-        /// Up to 40 responses, almost alone to hopelessly many, many of them alike.
+        /// Up to 40 responses at loads from almost none to far above 1, many of them alike.
         fn arrivals(closing_max: u64)(gap_max in 0u64..6000, size_max in 1u64..8000, jobs in 0usize..40)
             (gaps in prop::collection::vec(0..=gap_max, jobs), sizes in prop::collection::vec(1..=size_max, jobs),
              opens in prop::collection::vec(prop::bool::ANY, jobs), closing in prop::collection::vec(0..=closing_max, jobs))
@@ -368,14 +381,14 @@ mod tests {
             }
         }
 
-        /// On every path, so in the mean as well: what the fluid bound says with the handshake in it is never beaten.
+        /// This holds on every path, and so in the mean: the fluid bound that includes the handshake is never beaten.
         #[test]
         fn no_departure_is_before_that_of_the_fluid(jobs in arrivals(2)) {
             let (packets, fluid) = (departures(&jobs, &times(&jobs)), departures(&jobs, &fluid(&jobs)));
             prop_assert!(packets.iter().zip(&fluid).all(|(packet, fluid)| packet >= fluid));
         }
 
-        /// How far from any schedule it can be.
+        /// The maximum distance from any schedule.
         #[test]
         fn no_departure_is_more_than_a_packet_later_than_that_of_the_fluid(jobs in arrivals(2)) {
             let (packets, fluid) = (departures(&jobs, &times(&jobs)), departures(&jobs, &fluid(&jobs)));
@@ -392,7 +405,8 @@ mod tests {
             }
         }
 
-        /// It never waits while there is a packet: without closes, every busy period ends with a departure when the work says.
+        /// The link never idles while there is a packet: without closes, every busy period ends with a departure at the
+        /// time that the work implies.
         #[test]
         fn work_is_conserved(jobs in arrivals(0)) {
             let departures = departures(&jobs, &times(&jobs));

@@ -1,14 +1,14 @@
-//! Processor sharing by virtual time: one event per arrival and departure instead of one per share.
+//! Processor sharing by virtual time, with one event per arrival and departure instead of one per share.
 //!
-//! Virtual time is the service each present job has had since the beginning; with n jobs present it advances by 1/n
-//! per unit of time. A job that arrives at virtual time V departs when virtual time reaches V + service, whatever
-//! arrives in between, so a heap of those departure points is all the state (the idea of Parekh & Gallager 1993,
-//! "A generalized processor sharing approach to flow control", section III).
+//! Virtual time is the service that each present job has received since the beginning. With n jobs present it advances
+//! by 1/n per unit of time. A job that arrives at virtual time V departs when virtual time reaches V + service,
+//! whatever arrives in between, so a heap of those departure points is the whole state (the idea of Parekh & Gallager
+//! 1993, "A generalized processor sharing approach to flow control", section III).
 //!
 //! 1/n is not an integer. Both clocks are therefore fixed point with [`FRACTION_BITS`] bits below the nanosecond, and
-//! what the division leaves over is not dropped: the wall clock is set back by it, so that it is served in the next
-//! interval. No work is lost or made, hence busy periods end at the exact instant and nothing drifts; only the split
-//! of less than n × 2⁻⁴⁰ ns between the jobs present may differ from the ideal at each arrival.
+//! the remainder of the division is not dropped: the wall clock is set back by it, so that it is served in the next
+//! interval. No work is lost or created, so busy periods end at the exact instant and nothing drifts. At each arrival,
+//! only the division of less than n × 2⁻⁴⁰ ns among the present jobs may differ from the ideal.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,15 +17,16 @@ use units::Nanos;
 
 use crate::{Demand, by_arrival};
 
-/// 2⁻⁴⁰ ns. The largest product, a span times the jobs present, fits 128 bits for spans up to 2⁶⁴ ns and 2²³ jobs.
+/// The number of fraction bits: a unit is 2⁻⁴⁰ ns. The largest product, a span times the present jobs, fits 128 bits
+/// for spans up to 2⁶⁴ ns and 2²³ jobs.
 const FRACTION_BITS: u32 = 40;
 
-/// See [`FRACTION_BITS`]; eight million jobs.
+/// The maximum number of jobs, eight million; see [`FRACTION_BITS`].
 const JOBS_MAX: usize = 1 << 23;
 
-/// The response time of each job, in the order given, under exact processor sharing.
+/// Returns the response time of each job, in the given order, under exact processor sharing.
 ///
-/// Rounded to the nearest nanosecond, so a departure that falls on a whole nanosecond comes out exact. O(n log n).
+/// Times are rounded to the nearest nanosecond, so a departure at a whole nanosecond is exact. The cost is O(n log n).
 /// Panics on more than 2²³ jobs or if all the work ends later than [`Nanos::MAX`].
 pub fn ideal_ps(demands: &[Demand]) -> Vec<Nanos> {
     assert!(
@@ -47,7 +48,7 @@ pub fn ideal_ps(demands: &[Demand]) -> Vec<Nanos> {
 
 /// The link, shared equally by the jobs present. Instants and virtual times are in units of 2⁻⁴⁰ ns.
 struct Shared {
-    /// The instant up to which all work is accounted for; less than n units before the last arrival.
+    /// The instant up to which all work has been accounted for; less than n units before the last arrival.
     wall: u128,
     virtual_time: u128,
     /// The virtual time at which each present job departs, and its number.
@@ -55,7 +56,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Serves until `until`, telling each departure (job, instant).
+    /// Serves until `until` and reports each departure (job, instant).
     fn run_until(&mut self, until: u128, mut depart: impl FnMut(usize, u128)) {
         while let Some(&Reverse((departs_at, job))) = self.present.peek() {
             let jobs = self.present.len() as u128;

@@ -5,11 +5,11 @@ use units::Nanos;
 
 use crate::{Demand, by_arrival};
 
-/// The response time of each job, in the order given, under preemptive SRPT with every size known on arrival.
+/// Returns the response time of each job, in the given order, under preemptive SRPT with every size known on arrival.
 ///
-/// Among jobs with equal remaining service the one that arrived first goes first, then the one given first. Exact:
-/// all instants are integers. O(n log n), since each arrival interrupts at most one job. Panics if all the work ends
-/// later than [`Nanos::MAX`].
+/// Among jobs with equal remaining service, the one that arrived first goes first, then the one given first. The result
+/// is exact, because all instants are integers. The cost is O(n log n), because each arrival interrupts at most one
+/// job. Panics if all the work ends later than [`Nanos::MAX`].
 pub fn clairvoyant_srpt(demands: &[Demand]) -> Vec<Nanos> {
     let mut responses = vec![Nanos::ZERO; demands.len()];
     let mut link = Link { now: Nanos::ZERO, waiting: BinaryHeap::new() };
@@ -26,12 +26,12 @@ pub fn clairvoyant_srpt(demands: &[Demand]) -> Vec<Nanos> {
 
 struct Link {
     now: Nanos,
-    /// Remaining service and position in order of arrival: the least is served.
+    /// The remaining service and the position in order of arrival; the smallest is served.
     waiting: BinaryHeap<Reverse<(Nanos, usize)>>,
 }
 
 impl Link {
-    /// Serves until `until`, telling each departure (position in order of arrival, instant).
+    /// Serves until `until` and reports each departure (position in order of arrival, instant).
     fn run_until(&mut self, until: Nanos, mut depart: impl FnMut(usize, Nanos)) {
         while let Some(Reverse((remaining, position))) = self.waiting.pop() {
             let room = until - self.now;

@@ -12,7 +12,7 @@ fn numbers(responses: Vec<Nanos>) -> Vec<u64> {
     responses.into_iter().map(|response| response.0).collect()
 }
 
-/// The naive third opinion: whoever came first is served to its end.
+/// A simple third opinion: the job that arrived first is served to its end.
 fn fcfs(demands: &[Demand]) -> Vec<Nanos> {
     let mut responses = vec![Nanos::ZERO; demands.len()];
     let mut free_at = Nanos::ZERO;
@@ -23,14 +23,14 @@ fn fcfs(demands: &[Demand]) -> Vec<Nanos> {
     responses
 }
 
-/// Departure instants in order: the k-th is when the k-th job left, whichever it was.
+/// The departure instants in order: the k-th is when the k-th job left, whichever it was.
 fn departures(demands: &[Demand], responses: &[Nanos]) -> Vec<Nanos> {
     let mut instants: Vec<Nanos> = demands.iter().zip(responses).map(|(d, &r)| d.arrival + r).collect();
     instants.sort();
     instants
 }
 
-/// When each busy period ends, found from arrivals and work alone: the same for every work-conserving schedule.
+/// The end of each busy period, computed only from arrivals and work: the same for every work-conserving schedule.
 fn busy_period_ends(demands: &[Demand]) -> Vec<Nanos> {
     let mut ends = Vec::new();
     let mut free_at = Nanos::ZERO;
@@ -60,7 +60,7 @@ mod by_hand {
 
     #[test]
     fn srpt_preempts_and_comes_back() {
-        // 10 runs 0–2, 3 runs 2–3, 1 runs 3–4, 3 runs on 4–6, 10 runs on 6–14.
+        // 10 runs 0–2, 3 runs 2–3, 1 runs 3–4, 3 continues 4–6, 10 continues 6–14.
         assert_eq!(numbers(clairvoyant_srpt(&demands(&[(0, 10), (2, 3), (3, 1)]))), [14, 4, 1]);
     }
 
@@ -72,7 +72,7 @@ mod by_hand {
 
     #[test]
     fn srpt_breaks_ties_by_arrival_then_by_order_given() {
-        // At 4 both have 6 left: the earlier goes on.
+        // At 4 both have 6 left: the earlier continues.
         assert_eq!(numbers(clairvoyant_srpt(&demands(&[(0, 10), (4, 6)]))), [10, 12]);
         assert_eq!(numbers(clairvoyant_srpt(&demands(&[(4, 6), (0, 10)]))), [12, 10]);
         assert_eq!(numbers(clairvoyant_srpt(&demands(&[(1, 5), (1, 5)]))), [5, 10]);
@@ -91,7 +91,8 @@ mod by_hand {
     fn ps_rounds_to_the_nearest() {
         // Three share 0–1: 5/3 left each. Four share 1–5: the last leaves, the others have 2/3 left and end at 7.
         assert_eq!(numbers(ideal_ps(&demands(&[(0, 2), (0, 2), (0, 2), (1, 1)]))), [7, 7, 7, 4]);
-        // Alone 0–1: 2 left. Two share 1–2: 3/2 and 1/2 left. By three, that 1/2 takes until 3.5: response 2.5, up.
+        // Alone 0–1: 2 left. Two share 1–2: 3/2 and 1/2 left. With three, that 1/2 takes until 3.5: response 2.5,
+        // rounded up.
         assert_eq!(numbers(ideal_ps(&demands(&[(0, 3), (1, 1), (2, 9)])))[1], 3);
     }
 
@@ -111,7 +112,7 @@ mod by_hand {
 }
 
 prop_compose! {
-    /// Up to 60 jobs, loads from almost idle to hopeless, with ties in arrival and in service.
+    /// Up to 60 jobs, with loads from almost idle to far above 1, and with ties in arrival and in service.
     fn arrivals()(gap_max in 0u64..2000, service_max in 1u64..2000, jobs in 0usize..60)
         (gaps in prop::collection::vec(0..=gap_max, jobs), services in prop::collection::vec(1..=service_max, jobs))
         -> Vec<Demand> {
@@ -128,8 +129,9 @@ fn total(responses: &[Nanos]) -> u64 {
 }
 
 proptest! {
-    /// On every path, not on average: the k-th departure is never later, so there are never more jobs present. No
-    /// tolerance is needed: SRPT's instants are whole nanoseconds, and rounding the others to the nearest keeps order.
+    /// On every path, not only on average, the k-th departure is never later, so there are never more jobs present. No
+    /// tolerance is needed: SRPT's instants are whole nanoseconds, and rounding the others to the nearest keeps their
+    /// order.
     #[test]
     fn srpt_never_has_more_jobs_present(jobs in arrivals()) {
         let best = departures(&jobs, &clairvoyant_srpt(&jobs));
@@ -146,7 +148,7 @@ proptest! {
         prop_assert!(best <= total(&ideal_ps(&jobs)) && best <= total(&fcfs(&jobs)));
     }
 
-    /// Both serve whenever a job is present: each busy period ends when the work says, to the nanosecond.
+    /// Both serve whenever a job is present: each busy period ends when the work implies, to the nanosecond.
     #[test]
     fn work_is_conserved(jobs in arrivals()) {
         let ends = busy_period_ends(&jobs);
@@ -166,18 +168,19 @@ proptest! {
         }
     }
 
-    /// The job with the least to send when it arrives is served at once by SRPT.
+    /// SRPT immediately serves the job with the least to send when it arrives.
     #[test]
     fn the_smallest_job_waits_for_nobody(jobs in arrivals(), at in 0u64..100_000) {
         let mut jobs = jobs;
         jobs.push(Demand { arrival: Nanos(at), service: Nanos(1) });
         let response = *clairvoyant_srpt(&jobs).last().unwrap();
         let twins = jobs.iter().filter(|job| job.service == Nanos(1)).count() as u64;
-        // Only jobs with one unit left at the same instant may go before it: the running one and its twins.
+        // Only jobs with one unit left at the same instant may go before it: the current one and others like it.
         prop_assert!(response <= Nanos(1 + twins), "{response:?}");
     }
 
-    /// Time in other units is the same schedule. SRPT exactly; PS but for its rounding, half a unit on each side.
+    /// Time in other units gives the same schedule: exactly for SRPT, and for PS up to its rounding, half a unit on
+    /// each side.
     #[test]
     fn scale_does_not_matter(jobs in arrivals(), scale in 1u64..1_000_000) {
         let scaled: Vec<Demand> = jobs.iter()
@@ -190,7 +193,7 @@ proptest! {
         }
     }
 
-    /// The order in which jobs are listed is nothing to do with when they arrive.
+    /// The order in which jobs are listed is independent of their arrivals.
     #[test]
     fn order_given_does_not_matter(jobs in arrivals()) {
         let backwards: Vec<Demand> = jobs.iter().rev().copied().collect();
@@ -201,7 +204,7 @@ proptest! {
     }
 }
 
-/// A uniform number in (0, 1] from the seeded generator, never zero so that its logarithm is finite.
+/// A uniform number in (0, 1] from the seeded generator; it is never zero, so its logarithm is finite.
 fn uniform(random: &mut TestRng) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
@@ -224,7 +227,7 @@ fn mm1(seed: u8, rho: f64, jobs: usize) -> Vec<Demand> {
 fn ps_agrees_with_the_closed_form_for_mm1() {
     const REPLICATIONS: u8 = 20;
     const JOBS: usize = 20_000;
-    /// Cut off the front, where the empty start still shows.
+    /// The number of jobs left out at the beginning, where the empty start still has an effect.
     const WARM_UP: usize = 2_000;
     /// Student's t for 99 %, 19 degrees of freedom.
     const T: f64 = 2.861;

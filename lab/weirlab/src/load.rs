@@ -1,7 +1,8 @@
-//! `weirlab load`: the requests of a trace against a server, each at its own instant, and what came of them.
+//! `weirlab load`: sends the requests of a trace to a server, each at its own instant, and reports the results.
 //!
-//! A job of SIZE bytes asks for `PREFIX` + `SIZE.bin`, where PREFIX is the path of the URL: the lab makes sparse files
-//! of those names. What is measured is recorded before it is summarised, and a run that may not be used says why.
+//! A job of SIZE bytes requests `PREFIX` + `SIZE.bin`, where PREFIX is the path of the URL: the lab creates sparse
+//! files with those names. Measurements are recorded before they are summarised, and a run that may not be used states
+//! the reason.
 
 mod clients;
 mod jobs;
@@ -32,10 +33,10 @@ use jobs::Demand;
 use url::Url;
 use users::Users;
 
-/// Connections that a browser opens to a host over HTTP/1.1.
+/// The number of connections that a browser opens to a host over HTTP/1.1.
 const PAGE_CONNECTIONS: u32 = 6;
 
-/// The wait after the last arrival for what is outstanding, unless told.
+/// The default wait after the last arrival for outstanding jobs.
 const GRACE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -93,21 +94,21 @@ pub struct Args {
     json: bool,
 }
 
-/// Arguments that have been understood.
+/// The arguments after parsing.
 struct Wanted {
     url: Url,
     uplink: Rate,
     patience: Option<Patience>,
     clients: Vec<ClientGroup>,
-    /// Groups of them that ask again at once.
+    /// The groups that request again immediately.
     closed: Vec<ClosedClient>,
     schedule: Schedule,
-    /// The users who ask instead of the schedule's jobs.
+    /// The users who make the requests instead of the schedule's jobs.
     users: Option<Users>,
 }
 
 impl Wanted {
-    /// Requests on each connection, on average.
+    /// The mean number of requests on each connection.
     fn on_connection(&self, load: &Load) -> u64 {
         self.users.as_ref().and_then(|users| users.visit_requests).unwrap_or(load.per_connection)
     }
@@ -122,7 +123,8 @@ impl Args {
         }
     }
 
-    /// Of a page on several connections each carries one request at a time, and one connection carries many.
+    /// The concurrent requests of a page: on several connections each carries one at a time, and a single connection
+    /// carries many.
     fn page_requests(&self) -> u32 {
         match self.protocol() {
             Protocol::Http1 => {
@@ -140,7 +142,7 @@ impl Args {
         self.client_connections.or(self.load.loads_pages().then_some(of_page))
     }
 
-    /// Names the protocol, where it is not HTTP/1.1 without TLS.
+    /// Describes the protocol, unless it is HTTP/1.1 without TLS.
     fn speech(&self) -> Option<String> {
         let over = if self.tls { " over TLS" } else { "" };
         match self.protocol() {
@@ -150,7 +152,7 @@ impl Args {
         }
     }
 
-    /// Over HTTP/2 and HTTP/3 one request on each connection says that nothing was said: there is no limit.
+    /// Over HTTP/2 and HTTP/3, one request per connection is the default value and means no limit.
     fn understand_load(&mut self) {
         if let Some(given) = self.given.take() {
             self.load = given;
@@ -188,7 +190,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     }
     let outcome = submit(&mut wanted, &plan, args.json)?;
     if wanted.users.is_some() {
-        // Nobody knew before how often they would ask.
+        // The number of requests was unknown before the run.
         let sizes = outcome.records.iter().map(|record| record.size_bytes);
         wanted.schedule.rho_measured =
             jobs::rho_of(sizes, wanted.schedule.kept, wanted.uplink, wanted.on_connection(&args.load));
@@ -207,8 +209,8 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The jobs that `weirlab load` submits for this load; an experiment needs their sizes before. Of users it is not known
-/// what they will ask for, only what they may: one job of each size.
+/// The jobs that `weirlab load` submits for this load; an experiment needs their sizes in advance. For users only the
+/// possible sizes are known, so there is one job of each.
 pub(crate) fn jobs_of(load: &Load, link: Rate) -> Result<Vec<Job>, Failure> {
     let (schedule, users) = requests(load, None, link, PAGE_CONNECTIONS)?;
     clients::patience(load)?;
@@ -239,7 +241,8 @@ fn understand(args: &Args) -> Result<Wanted, Failure> {
     Ok(Wanted { url, uplink, patience, clients, closed, schedule, users })
 }
 
-/// The jobs of a load, or its users; `rate_per_s` goes before its own arrivals, and a page asks for so many objects `at_once`.
+/// The jobs of a load, or its users. `rate_per_s` replaces the load's own arrivals, and a page makes `at_once`
+/// concurrent requests.
 fn requests(
     load: &Load,
     rate_per_s: Option<f64>,
@@ -254,7 +257,7 @@ fn requests(
     Ok((schedule, users))
 }
 
-/// Makes the folder now: it would be a pity to find after the run that it cannot be.
+/// Creates the folder now, so that a failure is found before the run.
 fn prepare(folder: &Path) -> Result<(), Failure> {
     if Run::read(folder).is_ok() {
         return Err(Failure::Usage(format!("--out: {} already holds a run: name another folder", folder.display())));
@@ -262,7 +265,7 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::Failed(format!("{}: {error}", folder.display())))
 }
 
-/// Submits the jobs and waits for them, or until a signal says to stop.
+/// Submits the jobs and waits for them, or until a signal arrives.
 fn submit(wanted: &mut Wanted, plan: &Plan, json: bool) -> Result<loadgen::Outcome, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -308,7 +311,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
     }
 }
 
-/// Returns the host and the path at which a customer's files are.
+/// Returns the host and the path of a customer's files.
 fn site(customer: &Customer, url: &Url) -> Site {
     match &customer.at {
         CustomerAt::Path(path) => Site { host: url.authority.clone(), prefix: url.prefix.clone() + &path[1..] },
@@ -316,7 +319,7 @@ fn site(customer: &Customer, url: &Url) -> Site {
     }
 }
 
-/// On standard error, and only if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress_bar(jobs: Option<usize>) -> ProgressBar {
     let (bar, template) = match jobs {
         Some(jobs) => (ProgressBar::new(jobs as u64), "{elapsed} {wide_bar} {pos} of {len} jobs submitted, {msg}"),

@@ -1,4 +1,4 @@
-//! weirlab: what a performance engineer or a student uses. One file per command.
+//! weirlab: the program for performance engineers and students, with one file per command.
 
 mod load;
 mod processes;
@@ -44,7 +44,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    // With a handler, a file that is too large for `ulimit -f` is an error of the write, which names it.
+    // With a handler, a file that is too large for `ulimit -f` causes a write error, which names the file.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let outcome = match cli::parse::<Cli>("weirlab", config::gone).command {
         Command::Trace(command) => trace::main(command),

@@ -1,4 +1,4 @@
-//! `weirlab processes`: the kernel level of 004, for an Apache that runs already and for one of our own.
+//! `weirlab processes`: the kernel level of 004, for a running Apache and for a separate one.
 
 use std::path::PathBuf;
 use std::process::Command as Program;
@@ -205,7 +205,7 @@ fn measure(args: Measure) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removed at the end, behind what runs in it.
+/// A folder that is removed at the end, after the programs in it have ended.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {

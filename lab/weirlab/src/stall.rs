@@ -11,7 +11,7 @@ use loadgen::{Stall, Stalled};
 use serde_json::json;
 
 const GLANCE: Duration = Duration::from_millis(20);
-/// Nobody holds them for longer.
+/// The maximum time for which connections are held.
 const HOLD_MAX: Duration = Duration::from_secs(120);
 
 /// Hold connections of HTTP/3 to a server on loopback, print what is held, and close all when standard input ends.
@@ -48,7 +48,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     writeln!(io::stdout(), "{said}")?;
     static IS_OVER: AtomicBool = AtomicBool::new(false);
     thread::spawn(|| {
-        // An error is an end too.
+        // An error ends it too.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         IS_OVER.store(true, Ordering::Relaxed);
     });

@@ -1,4 +1,4 @@
-//! `weirlab theory`: what the formulas say, for the flags of `weirlab sim`. One answers where the other is in doubt.
+//! `weirlab theory`: the results of formulas for the flags of `weirlab sim`, so that each can check the other.
 
 mod alternating;
 mod mg1;
@@ -22,14 +22,14 @@ pub fn main(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// The begin of `--dist trace:FILE`.
+/// The prefix of a trace in `--dist`.
 const TRACE: &str = "trace:";
 
-/// The distribution that `--dist` names; of a trace the sizes that an experiment would replay.
+/// The distribution that `--dist` names. For a trace it consists of the sizes that an experiment would replay.
 pub(crate) fn distribution(spec: &str) -> Result<Distribution, Failure> {
     let sizes = match spec.strip_prefix(TRACE) {
         Some(file) => {
-            // The seed spreads arrivals inside a second, and only the sizes are taken.
+            // The seed only affects arrivals within a second, and only the sizes are used.
             let trace = crate::trace::read_for_schedule(file.as_ref(), 0)?;
             let sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
             Distribution::empirical(&sizes)
@@ -44,7 +44,7 @@ fn wrong<E: std::fmt::Display>(flag: &str) -> impl Fn(E) -> Failure {
     move |reason| Failure::Usage(format!("{flag}: {reason}"))
 }
 
-/// A size of at least one byte, as a flag has it.
+/// Parses a size of at least one byte from a flag.
 fn size(flag: &str, text: &str) -> Result<f64, Failure> {
     match units::parse_size(text).map_err(wrong(flag))? {
         0 => Err(wrong(flag)("no job has 0 bytes: write at least 1")),

@@ -1,4 +1,4 @@
-//! `weirlab trace`: what a request log holds, and making the one wanted from it.
+//! `weirlab trace`: describes a request log, and derives other logs from it.
 //!
 //! Other commands take their jobs from here too ([`read_for_schedule`], [`shipped`]), so that every experiment reads
 //! logs by the same rules.
@@ -18,10 +18,10 @@ use cli::Failure;
 
 pub(crate) use output::print;
 
-/// Made by `weirlab trace make`; no real log may be shipped.
+/// Created by `weirlab trace make`, because no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
 
-/// The name of the shipped trace where a file is asked for.
+/// The name of the shipped trace in place of a file.
 const SHIPPED_NAME: &str = "synthetic";
 
 #[derive(clap::Subcommand)]
@@ -45,8 +45,9 @@ pub fn main(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// The trace an experiment replays: of the log at `path` (or `synthetic`, the shipped one) the requests with a body that
-/// were answered 200, whole seconds spread by `seed`. Bad lines are passed over with one line of warning.
+/// The trace that an experiment replays: from the log at `path` (or `synthetic`, the shipped one) the requests with a
+/// body that were answered 200, with those of a whole second spread by `seed`. Bad lines are skipped with one line of
+/// warning.
 pub(crate) fn read_for_schedule(path: &Path, seed: u64) -> Result<Trace, Failure> {
     let log = read(path, &ReadOptions::default())?;
     warn_of_bad_lines(path, &log);
@@ -58,13 +59,13 @@ pub(crate) fn read_for_schedule(path: &Path, seed: u64) -> Result<Trace, Failure
     Ok(wanted.trace(seed))
 }
 
-/// The trace this program carries. Its times have fractions, so the seed changes nothing; it is asked for so that every
-/// source of jobs is called alike.
+/// The trace in this program. Its times have fractions, so the seed has no effect; the parameter exists so that every
+/// source of jobs is called in the same way.
 pub(crate) fn shipped(seed: u64) -> Trace {
     shipped_log().cut(&Filter::for_schedules()).trace(seed)
 }
 
-/// The trace to read and how.
+/// The trace to read, and how to read it.
 #[derive(clap::Args)]
 struct Source {
     /// The trace, gzipped or not; `synthetic` is the one this program carries.
@@ -78,7 +79,7 @@ struct Source {
 }
 
 impl Source {
-    /// The log, with at least one request in it.
+    /// Reads the log, which must contain at least one request.
     fn read(&self) -> Result<Log, Failure> {
         let log = read(&self.file, &ReadOptions { format: self.format, strict: self.strict })?;
         if log.requests.is_empty() {
@@ -109,7 +110,7 @@ fn warn_of_bad_lines(path: &Path, log: &Log) {
     }
 }
 
-/// `: 3 bad lines, the first line 12: reason`, or nothing if there are none.
+/// `: 3 bad lines, the first line 12: reason`, or an empty text if there are none.
 fn said_of(bad: &BadLines, format: Format) -> String {
     let entry = format.entry();
     let plural = if bad.count == 1 { "" } else { "s" };

@@ -1,7 +1,7 @@
-//! `weirlab upstream`: an application server of the laboratory, which tells the length of its responses or does not.
+//! `weirlab upstream`: an application server of the laboratory, which sends the length of its responses or not.
 //!
-//! A proxy knows of a response what its upstream tells. The same files, told in three ways, show what that is worth: with Content-Length,
-//! in chunks, or until the connection closes (RFC 9112 section 6.3).
+//! A proxy only knows about a response what its upstream sends. The same files, sent in three ways, show the value of
+//! that: with Content-Length, in chunks, or until the connection closes (RFC 9112 section 6.3).
 
 mod request;
 mod work;
@@ -18,18 +18,19 @@ use cli::Failure;
 use request::{Refused, Request, Requests};
 use work::{Places, Work, Works};
 
-/// Connections at once, each with a thread; others wait to be accepted.
+/// The maximum number of concurrent connections, each with a thread; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 2048;
-/// A thread's stack: its buffers are not there.
+/// The stack size of a thread, whose buffers are elsewhere.
 const STACK_BYTES: usize = 128 << 10;
-/// The bytes of a file that are read at once, and sent as one chunk.
+/// The bytes of a file that are read in one call and sent as one chunk.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Head and first chunk leave together.
+/// The size of the output buffer: the head and the first chunk are sent together.
 const OUT_BYTES: usize = CHUNK_BYTES + 1024;
-/// Longest time without a request: longer than proxies keep idle connections, so that none is closed as it is taken (nginx 60 s).
+/// The maximum time without a request. Proxies close idle connections sooner, so that none is closed as it is reused
+/// (nginx 60 s).
 const IDLE_FOR: Duration = Duration::from_secs(75);
 
-/// The head, of as many bytes behind a proxy as a file server's own, so that times of both compare.
+/// The head. Behind a proxy it is as long as a file server's own, so that their times can be compared.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nAccept-Ranges: none\r\n\
     Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
 
@@ -55,7 +56,7 @@ pub struct Args {
     works: Vec<Work>,
 }
 
-/// The application that all connections share.
+/// The state that all connections share.
 struct Application {
     folder: PathBuf,
     framing: Framing,
@@ -82,12 +83,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let application = Arc::new(application);
     loop {
         let place = places.take();
-        // One that has left already, or no descriptor: the next may do.
+        // The client has already left, or there is no descriptor; the next connection may succeed.
         let Ok((stream, _)) = listener.accept() else { continue };
         let application = Arc::clone(&application);
         let serve = move || {
             let _place = place;
-            // The client sees an error as a connection that ends.
+            // The client sees an error as the end of its connection.
             let _ = serve(&stream, &application);
         };
         thread::Builder::new().stack_size(STACK_BYTES).spawn(serve)?;
@@ -123,7 +124,8 @@ fn serve(stream: &TcpStream, application: &Application) -> io::Result<()> {
     }
 }
 
-/// The file of a path, and its size: nothing outside of the folder. Where there is none, the first folder tells the route alone.
+/// Opens the file of a path, and returns its size; nothing outside the folder. If the file does not exist, the first
+/// folder is dropped, because it may only name the route.
 fn open(folder: &Path, path: &str) -> Option<(File, u64)> {
     let below = Path::new(path.strip_prefix('/')?);
     if !below.components().all(|part| matches!(part, Component::Normal(_))) {
@@ -155,7 +157,7 @@ fn send(
     }
     if framing != Framing::Chunked {
         let sent = io::copy(&mut file.take(size), out)?;
-        // A file that has shrunk: the connection ends early, so that its client notices.
+        // The file has shrunk: the connection ends early, so that its client notices.
         return if sent == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
     }
     let mut chunk = vec![0; CHUNK_BYTES];

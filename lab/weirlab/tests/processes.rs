@@ -1,4 +1,5 @@
-//! `weirlab processes` as it is run: what is asleep is stopped, and however the scheduler ends, nothing stays so.
+//! `weirlab processes` as a program: sleeping processes are stopped, and however the scheduler ends, none stays
+//! stopped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use procfs::process::Process;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-/// Ended with the test, and reaped.
+/// A child process, ended and reaped with the test.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -17,7 +18,7 @@ impl Drop for Ended {
     }
 }
 
-/// A master with processes that would serve, as far as a scheduler can tell.
+/// A master with processes that look like servers to a scheduler.
 struct Server {
     _master: Ended,
     master: u32,
@@ -60,7 +61,7 @@ impl Server {
         scheduler
     }
 
-    /// Two of B, the second asleep.
+    /// Adds two requests of B, the second of which sleeps.
     fn two_of_b(&self) {
         for worker in &self.workers[..2] {
             self.line(&format!("+{worker}:1:0|GET /x HTTP/1.1|Host:a\n"));
@@ -99,7 +100,7 @@ fn a_slot_that_is_free_again_wakes_the_oldest() {
     server.line(&format!("+{}:1:0|GET /a/x HTTP/1.1|Host:a\n", server.workers[2]));
     server.line(&format!("-{}:1:0\n", server.workers[0]));
     server.wait_for(1, 'S');
-    // What is none of its processes is not touched: this one would not come back.
+    // A process that does not belong to it is not touched: otherwise this one would stop.
     server.line(&format!("+{}:1:0|GET /x HTTP/1.1|Host:a\n", std::process::id()));
     server.line(&format!("+{}:1:1|GET /x HTTP/1.1|Host:a\n", server.workers[0]));
     server.wait_for(0, 'T');
@@ -112,7 +113,7 @@ fn a_slot_that_is_free_again_wakes_the_oldest() {
     assert_eq!(server.state(1), 'S');
 }
 
-/// Nothing of it runs any more, and another process lets the sleepers go on.
+/// No thread of it runs any more, and another process resumes the sleeping ones.
 #[test]
 fn a_scheduler_that_is_killed_leaves_nobody_asleep() {
     if !is_root("a_scheduler_that_is_killed_leaves_nobody_asleep") {
@@ -129,7 +130,7 @@ fn a_scheduler_that_is_killed_leaves_nobody_asleep() {
     }
 }
 
-/// An Apache of its own: both classes are served, and no group is left.
+/// A separate Apache: both classes are served, and no control group is left.
 #[test]
 fn a_measurement_on_apache() {
     let module = "/usr/lib/apache2/modules/mod_log_forensic.so";

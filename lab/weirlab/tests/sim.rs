@@ -1,4 +1,4 @@
-//! `weirlab sim` as its users meet it: the program, its JSON, its exit statuses.
+//! `weirlab sim` as its users see it: the program, its JSON, its exit statuses.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +67,8 @@ fn the_shipped_trace_replays_to_its_end() {
     assert_eq!(json("--policy srpt --trace synthetic --rho 1.4 --jobs 1000")["jobs"], 1000);
 }
 
-/// Client 5 asks for nine large ones at once; the small one of another comes last and does not wait for all of them.
+/// Client 5 requests nine large ones at the same time. The small one of another client arrives last and does not wait
+/// for all of them.
 #[test]
 fn clients_of_a_trace_share_the_link() {
     let folder = std::env::temp_dir().join(format!("weirlab-sim-clients-{}", std::process::id()));
@@ -87,7 +88,7 @@ fn clients_of_a_trace_share_the_link() {
     assert!(with < 0.95 * without, "{with} ms for {without}");
 }
 
-/// 004: of a link that is always full A has 15 of 18 parts, where B has three slots; and who sleeps is in nobody's way.
+/// 004: of a link that is always full A has 15 of 18 parts if B has three slots, and sleeping clients do not interfere.
 #[test]
 fn webstones_clients_have_slots() {
     let common = "--policy ps --webstone WA --class A:15 --class B:15 --jobs 20000";
@@ -123,7 +124,7 @@ fn a_profile_alternates_and_a_horizon_cuts() {
     assert!(number(&over, "/incomplete") > 1000.0);
 }
 
-/// Every job that counts, and no other, stands in the folder, with the mean that the simulation printed.
+/// The folder contains every counted job and no other, with the mean that the simulation printed.
 #[test]
 fn what_out_keeps_is_what_was_counted() {
     let exponential = "--rho 0.8 --dist exponential:mean=5000 --jobs 500 --warm-up 100";
@@ -266,7 +267,7 @@ fn mistakes_about_clients_name_the_field() {
     }
 }
 
-/// Exit status and the one line on standard error.
+/// The exit status and the single line on standard error.
 fn refused(args: &str, status: i32, said: &str) {
     let output = sim(args);
     let found = text(&output.stderr);
@@ -303,7 +304,7 @@ path = \"*\"
 root = \"www\"
 ";
 
-/// The classes of a file take the place of a policy: the first has the link to itself, as if the others were not there.
+/// The classes of a file replace the policy: the first has the link to itself, as if the others did not exist.
 #[test]
 fn the_classes_of_a_file_are_simulated() {
     let folder = std::env::temp_dir().join(format!("weirlab-classes-{}", std::process::id()));
@@ -328,7 +329,7 @@ fn the_classes_of_a_file_are_simulated() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Ranks that grow as a job is served are near their closed form by themselves, and what was chosen is said.
+/// Ranks that grow as a job is served are close to their closed form by default, and the chosen chunk is reported.
 #[test]
 fn a_rank_that_grows_has_small_chunks_and_says_so() {
     let las = json(&format!("{MM1} --policy las"));
@@ -343,7 +344,7 @@ fn a_rank_that_grows_has_small_chunks_and_says_so() {
     assert!(said.contains(&format!("service is in chunks of {bytes} bytes (--chunk)")), "{said}");
 }
 
-/// A signal and a full disk leave no file that looks like a run.
+/// A signal or a full disk leaves no file that looks like a run.
 #[test]
 fn a_run_cut_short_leaves_no_records() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-cut-{}", std::process::id()));

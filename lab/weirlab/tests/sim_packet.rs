@@ -1,4 +1,4 @@
-//! `weirlab sim --model packet` as its users meet it.
+//! `weirlab sim --model packet` as its users see it.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! `weirlab theory` as a person runs it: figures, mistakes, exit status.
+//! `weirlab theory` as a user runs it: figures, mistakes, exit status.
 
 use std::process::{Command, Output};
 
@@ -98,7 +98,8 @@ fn a_person_reads_a_table() {
     assert!(said.contains("of the jobs of 2000 bytes") && said.contains("1000, 65536 bytes"), "{said}");
 }
 
-/// An expression has the closed form of the policy that it stands for, whether its sizes are drawn or of a trace.
+/// An expression has the closed form of the policy that it is equivalent to, whether its sizes are drawn or from a
+/// trace.
 #[test]
 fn an_expression_is_solved() {
     let of = |policy: &str, dist: &str| {
@@ -110,7 +111,7 @@ fn an_expression_is_solved() {
         let (exact, found) = (of(policy, dist), of(rank, dist));
         assert!((found / exact - 1.0).abs() < 2e-3, "{rank}: {found} for {exact}");
     }
-    // Nothing that does not know sizes is better than the Gittins index, but for what is rounded.
+    // Without knowledge of sizes, no policy is better than the Gittins index, except for rounding.
     for dist in [dist, "lognormal:mu=8,sigma=0.5", "lognormal:mu=7.5,sigma=1.2", "deterministic:size=5000"] {
         let ranks = ["rank:gittins", "rank:mserpt", "rank:sent", "rank:0"].map(|rank| of(rank, dist));
         assert!(ranks.iter().all(|other| ranks[0] <= other * 1.0001), "{dist}: {ranks:?}");

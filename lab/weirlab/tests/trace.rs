@@ -1,4 +1,4 @@
-//! `weirlab trace` as its users meet it: the program, real files, exit statuses.
+//! `weirlab trace` as its users see it: the program, real files, exit statuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use workload::{Filter, LoadProfile, ReadOptions, Scaling};
 
-/// A folder of its own for each test, gone afterwards.
+/// A folder for each test, removed afterwards.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -47,14 +47,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Standard output of a command that must succeed.
+/// The standard output of a command that must succeed.
 fn done(args: &[&str]) -> String {
     let output = trace(args);
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// Standard error of a command that must end with this status, one line of it.
+/// The standard error of a command that must end with this status, a single line.
 fn fails(status: i32, args: &[&str]) -> String {
     let output = trace(args);
     let said = text(&output.stderr);
@@ -229,7 +229,7 @@ fn a_failure_leaves_the_old_file_and_nothing_else() {
     );
 }
 
-/// The figures of real logs, where these machines have them; they may not be shipped.
+/// The figures of real logs, if this machine has them; they may not be shipped.
 #[test]
 fn real_logs_have_their_known_figures() {
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
@@ -247,7 +247,7 @@ fn real_logs_have_their_known_figures() {
     let nasa = path("nasa/access_09jul1995.log.gz");
     assert_eq!(json(&["info", "--json", &nasa])["requests"], 35_272);
 
-    // The hour and the day of the experiments, and the jobs they come to in a minute.
+    // The hour and the day of the experiments, and the number of jobs that they give in a minute.
     let folder = Folder::new("real");
     let hour = folder.path("hour.csv.gz");
     done(&[
@@ -261,7 +261,7 @@ fn real_logs_have_their_known_figures() {
     }
 }
 
-/// Jobs in a minute of 10 Mbit/s at this load.
+/// The number of jobs in a minute of 10 Mbit/s at this load.
 fn minute_at(path: &Path, rho: f64) -> usize {
     let file = std::io::BufReader::new(fs::File::open(path).unwrap());
     let log = workload::read(file, &ReadOptions::default()).unwrap();

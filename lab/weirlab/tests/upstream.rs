@@ -1,4 +1,4 @@
-//! `weirlab upstream` as a program: the same files by length, in chunks, and until the connection closes.
+//! `weirlab upstream` as a program: the same files with a length, in chunks, and until the connection closes.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Folder, text};
 
-/// Longest time for an answer before it counts as hung.
+/// The maximum time for an answer, beyond which it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
 struct Upstream {
@@ -26,7 +26,7 @@ impl Drop for Upstream {
     }
 }
 
-/// A body of several chunks, no two parts of it alike.
+/// A body of several chunks, in which no two parts are alike.
 fn body() -> Vec<u8> {
     (0..40_000_u32).flat_map(u32::to_le_bytes).collect()
 }
@@ -52,7 +52,7 @@ impl Upstream {
         Upstream { child, address, _folder: folder }
     }
 
-    /// All that comes for these bytes, until the connection ends.
+    /// All bytes received for this input, until the connection ends.
     fn answer(&self, requests: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(HUNG_AFTER)).unwrap();
@@ -63,7 +63,7 @@ impl Upstream {
     }
 }
 
-/// What a head of a file of so many bytes begins with.
+/// The beginning of the head for a file of this many bytes.
 fn ok(bytes: u64) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nAccept-Ranges: none\r\n\
@@ -86,7 +86,7 @@ fn with_lengths() {
     assert!(came == [wanted.into_bytes(), body()].concat());
 }
 
-/// Chunks are taken apart here as a client does it.
+/// The test splits the chunks as a client does.
 #[test]
 fn in_chunks() {
     let upstream = Upstream::start("chunked");

@@ -2,18 +2,21 @@
 //!
 //! The effect of each limit on a current kernel, measured or found in its source:
 //!
-//! - A SYN is thrown away when the accept queue is full, when the SYN queue is as long as the accept queue may be, or, without SYN
-//!   cookies, when the SYN queue is longer than three quarters of `syn_queue` and the client was not known before. 003's
-//!   kernels had the same rule of three quarters.
-//! - The accept queue takes one connection more than `accept_queue`.
-//! - `workers` is what Apache prefork does: a process per connection, the others in the accept queue. Weir does the same with
-//!   `--max-accepted-connections`. nginx gets one worker with so many connections, and closes what comes beyond them instead of letting it wait: its
-//!   clients see resets where Apache's see silence, and the manifest says so. Caddy has no such limit and is refused one.
-//! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP finds losses in no other way; it is refused.
-//! - `orphan_retries` keeps the server's kernel from giving a response up. A packet that a queue of the same host refuses is
-//!   tried again each half second, and a connection that its program has closed is dropped after about eight tries,
-//!   without a reset: its client waits for ever. Where the FIFO is at another host, TCP backs off and nothing is lost so.
-//! - `initial_rto` brings exponential retransmission of SYNs along: since Linux 6.5 the first four come at equal distances.
+//! - A SYN is dropped if the accept queue is full, if the SYN queue is as long as the accept queue may be, or, without
+//!   SYN cookies, if the SYN queue is longer than three quarters of `syn_queue` and the client was not known before.
+//!   003's kernels had the same rule of three quarters.
+//! - The accept queue accepts one connection more than `accept_queue`.
+//! - `workers` works as in Apache prefork: a process per connection, with the others in the accept queue. Weir does the
+//!   same with `--max-accepted-connections`. nginx gets one worker with as many connections, and closes further ones
+//!   instead of letting them wait: its clients see resets where Apache's see silence, and the manifest says so. Caddy
+//!   has no such limit, and a run with one is refused.
+//! - `recovery` without bit 1 (no RACK) has no effect from Linux 6.17 on, whose TCP detects losses in no other way; it
+//!   is refused.
+//! - `orphan_retries` keeps the server's kernel from giving up a response. A packet that a queue of the same host
+//!   refuses is tried again every half second, and a connection that its program has closed is dropped after about
+//!   eight tries, without a reset: its client waits without end. If the FIFO is on another host, TCP backs off and this
+//!   loss does not occur.
+//! - `initial_rto` implies exponential retransmission of SYNs: since Linux 6.5 the first four have equal distances.
 
 mod kernel;
 

@@ -1,16 +1,18 @@
-//! Processor sharing: all are served at once, and the more there are, the slower.
+//! Processor sharing: all jobs are served at the same time, and the more there are, the more slowly.
 //!
-//! The clock of the service one job gets runs at 1 / n(t), n the number of jobs. A job of size x leaves when the clock has
-//! advanced by x since it came, so its response time is read off the clock.
+//! The clock of the service that each job receives runs at rate 1 / n(t), where n is the number of jobs. A job of size
+//! x leaves when the clock has advanced by x since its arrival, so its response time is read off the clock.
 //!
-//! *High load.* The number grows as n(t) = gamma (t + t0), which makes the clock a logarithm. A job that came at s has then
-//! been served (1 / gamma) ln((t + t0) / (s + t0)), and counting those that need more gives the rate: gamma = lambda
-//! (1 - E[exp(-gamma X)]), whose positive root exists where the load is above 1 (Jean-Marie & Robert, "On the transient
-//! behavior of the processor sharing queue", 1994). t0 makes it begin with the jobs of the low load, 1 / (1 - rho).
+//! *High load.* The number grows as n(t) = gamma (t + t0), which makes the clock a logarithm. A job that arrived at s
+//! has then received (1 / gamma) ln((t + t0) / (s + t0)). Counting the jobs that need more gives the rate: gamma =
+//! lambda (1 - E[exp(-gamma X)]), whose positive root exists if the load is above 1 (Jean-Marie & Robert, "On the
+//! transient behavior of the processor sharing queue", 1994). t0 is chosen such that the high load begins with the jobs
+//! of the low load, 1 / (1 - rho).
 //!
-//! *Low load.* By the clock v since the load dropped, there are those of before that need more than v yet, and the
-//! newcomers, who came at a rate of lambda per unit of time, that is lambda n(w) dw: n(v) = N0(v) + lambda integral of P(X > v - w)
-//! n(w) dw, with N0(v) = lambda_h H integral of gamma exp(-gamma u) P(X > u + v) du. The rest of it, 1 / (1 - rho), is the stable queue's.
+//! *Low load.* Let v be the clock since the load dropped. The jobs are then the earlier ones that need more than v, and
+//! the new ones, which arrive at a rate of lambda per unit of time, that is lambda n(w) dw: n(v) = N0(v) + lambda
+//! integral of P(X > v - w) n(w) dw, with N0(v) = lambda_h H integral of gamma exp(-gamma u) P(X > u + v) du. The
+//! stable queue, 1 / (1 - rho), adds the rest.
 
 use super::Alternating;
 
@@ -20,20 +22,20 @@ pub(super) struct Fair<'a> {
     pub(super) clock: Option<Clock>,
 }
 
-/// Service per job since the high load began, and back.
+/// The service per job since the high load began, as a function of time, and its inverse.
 #[derive(Debug, Clone)]
 pub(super) struct Clock {
-    /// Growth of the number of jobs, per byte of the link.
+    /// The growth of the number of jobs per byte of the link.
     gamma: f64,
-    /// Time at which the growth would have begun at none.
+    /// The time by which the high load would have begun earlier, had it begun without jobs.
     t0: f64,
-    /// Length of the high load, and the clock at its end.
+    /// The length of the high load, and the clock at its end.
     high: (f64, f64),
-    /// Time and clock since the load dropped.
+    /// Points of time and clock since the load dropped.
     pub(super) low: Vec<(f64, f64)>,
-    /// Length of a turn, and the clock at its end.
+    /// The length of a turn, and the clock at its end.
     turn: (f64, f64),
-    /// Time per unit of the clock where nothing has piled up.
+    /// The time per unit of the clock when there is no backlog.
     stable: f64,
 }
 
@@ -57,7 +59,7 @@ impl<'a> Fair<'a> {
 }
 
 impl Clock {
-    /// `None` where the load is so little above 1 that nothing grows.
+    /// `None` if the load is so little above 1 that the number does not grow.
     fn new(queue: &Alternating) -> Option<Clock> {
         let gamma = growth(queue)?;
         let stable = 1.0 / (1.0 - queue.low.queue.rho);
@@ -77,7 +79,7 @@ impl Clock {
         self.high.1 + follow(&self.low, |point| *point, time - self.high.0, 1.0 / self.stable)
     }
 
-    /// When the clock shows this.
+    /// The time at which the clock has this value.
     pub(super) fn time(&self, clock: f64) -> f64 {
         let turns = (clock / self.turn.1).floor();
         let in_turn = clock - turns * self.turn.1;
@@ -89,7 +91,7 @@ impl Clock {
     }
 }
 
-/// Straight between the points, from the origin to the first and with this slope beyond the last.
+/// Interpolates linearly between the points, from the origin to the first, and with this slope beyond the last.
 fn follow(points: &[(f64, f64)], axes: impl Fn(&(f64, f64)) -> (f64, f64), x: f64, slope: f64) -> f64 {
     let next = points.partition_point(|point| axes(point).0 < x);
     let (x0, y0) = if next == 0 { (0.0, 0.0) } else { axes(&points[next - 1]) };
@@ -99,7 +101,7 @@ fn follow(points: &[(f64, f64)], axes: impl Fn(&(f64, f64)) -> (f64, f64), x: f6
     }
 }
 
-/// gamma: the positive root, by halving its logarithm.
+/// gamma: the positive root, by bisection of its logarithm.
 fn growth(queue: &Alternating) -> Option<f64> {
     let lambda = queue.high.queue.lambda();
     let grows = |gamma: f64| lambda * still_there(queue, gamma, 0.0) > gamma;
@@ -114,7 +116,7 @@ fn growth(queue: &Alternating) -> Option<f64> {
     Some(below)
 }
 
-/// The integral of gamma exp(-gamma u) P(X > u + v) du, over panels between which the exponential hardly changes and the
+/// The integral of gamma exp(-gamma u) P(X > u + v) du, over panels in which the exponential is nearly constant and the
 /// integral of P(X > u) is exact.
 fn still_there(queue: &Alternating, gamma: f64, v: f64) -> f64 {
     let step = (EXPONENT.1 / EXPONENT.0).ln() / f64::from(EXPONENT_PANELS);
@@ -129,13 +131,13 @@ fn still_there(queue: &Alternating, gamma: f64, v: f64) -> f64 {
     sum
 }
 
-/// E[min(X, x)], the integral of P(X > u) up to x.
+/// E[min(X, x)], the integral of P(X > u) from 0 to x.
 fn shared(queue: &Alternating, x: f64) -> f64 {
     let sizes = &queue.low.queue.sizes;
     sizes.partial_moment(1, x) + x * sizes.survival(x)
 }
 
-/// Time and clock while the load is low, from the renewal equation on a logarithmic grid.
+/// Time and clock during the low load, from the renewal equation on a logarithmic grid.
 fn drain(queue: &Alternating, gamma: f64, stable: f64) -> Vec<(f64, f64)> {
     let sizes = &queue.low.queue.sizes;
     let edges = crate::mg1::quadrature::edges(sizes, &[]);
@@ -149,7 +151,7 @@ fn drain(queue: &Alternating, gamma: f64, stable: f64) -> Vec<(f64, f64)> {
     let mut jobs = vec![left(0.0)];
     let (mut time, mut points) = (0.0, Vec::new());
     for at in 1..grid.len() {
-        // Between two points the number is their mean, and the integral of P(X > v - w) is exact.
+        // Between two points the number is taken as their mean, and the integral of P(X > v - w) is exact.
         let (mut known, mut own, mut later) = (left(grid[at]), 0.0, shared(queue, grid[at]));
         for cell in 0..at {
             let up_to = shared(queue, grid[at] - grid[cell + 1]);
@@ -165,13 +167,13 @@ fn drain(queue: &Alternating, gamma: f64, stable: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// From where to where the exponent of exp(-gamma u) is followed: e^-40 is nothing.
+/// The range of the exponent in exp(-gamma u) that is integrated: e^-40 is negligible.
 const EXPONENT: (f64, f64) = (1e-7, 40.0);
 const EXPONENT_PANELS: u32 = 200;
-/// The clock is followed from this share of the median to this many times the largest size.
+/// The range of the clock: from this share of the median to this multiple of the largest size.
 const DRAIN: (f64, f64) = (0.05, 4.0);
 const DRAIN_POINTS: u32 = 300;
-/// A growth this far below the rate of arrivals is none.
+/// The minimum growth relative to the rate of arrivals; less counts as none.
 const GROWTH_LEAST: f64 = 1e-9;
-/// Halvings of a logarithm of 21 down to the last bit.
+/// The number of bisections of a logarithm of 21 down to the last bit.
 const BISECTIONS: u32 = 60;

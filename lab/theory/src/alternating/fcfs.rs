@@ -1,4 +1,4 @@
-//! First come, first served: a job waits for the work it finds, whatever its size.
+//! First come, first served: a job waits for the work that it finds, whatever its size.
 
 use super::Alternating;
 use crate::mg1::Policy;
@@ -16,7 +16,7 @@ impl Fcfs {
         if !queue.is_overloaded() {
             return Fcfs { wait: share * stationary(&high.queue) + (1.0 - share) * stationary(&low.queue) };
         }
-        // The backlog rises in a straight line to its peak while the load is high, then falls in one to nothing.
+        // The backlog rises linearly to its peak during the high load, then falls linearly to zero.
         let peak = (high.queue.rho - 1.0) * high.lasts;
         let falls_for = peak / (1.0 - low.queue.rho);
         let in_low = (1.0 - share) * falls_for / low.lasts;
@@ -28,7 +28,7 @@ impl Fcfs {
     }
 }
 
-/// The work that arrived and could not be sent.
+/// The number of jobs that arrived and could not be sent.
 pub(super) fn backlog_jobs(queue: &Alternating) -> f64 {
     (queue.high.queue.rho - 1.0) * queue.high.lasts / queue.high.queue.mean_size_bytes()
 }

@@ -1,22 +1,23 @@
-//! A link that is overloaded and recovers, by turns: an approximation of the mean response time for each size.
+//! A link that alternates between overload and recovery: an approximation of the mean response time for each size.
 //!
-//! Schroeder & Harchol-Balter ("Web servers under overload", 2003, section 6.3) hold their measurements against an M/GI/1
-//! queue that alternates between two loads, and refer to a technical report (CMU-CS-01-134) for its derivation. This
-//! one is our own, by the reasoning of their section 6.2: while the link is overloaded, the queue grows as a fluid, at
-//! the rate at which more work arrives than leaves; what the fluid does not see, the waiting of a job among its like in a
-//! stable queue, is added from the exact formulas of [`crate::mg1`].
+//! Schroeder & Harchol-Balter ("Web servers under overload", 2003, section 6.3) compare their measurements with an
+//! M/GI/1 queue that alternates between two loads, and refer to a technical report (CMU-CS-01-134) for its derivation.
+//! This derivation is our own and follows the reasoning of their section 6.2. While the link is overloaded, the queue
+//! grows as a fluid, at the rate by which arrivals exceed departures. The fluid ignores the wait of a job among similar
+//! ones in a stable queue, which is added from the exact formulas of [`crate::mg1`].
 //!
-//! - FCFS ([`fcfs`]): everybody waits for the backlog found.
-//! - PS ([`fair`]): the number of jobs grows in proportion to time, so each job is served ever more slowly; as the load drops,
-//!   the number falls by a renewal equation.
-//! - SRPT ([`srpt`]): the smaller jobs whose load stays below 1 hardly notice; a larger one waits until the backlog of those no
-//!   larger than itself has gone.
+//! - FCFS ([`fcfs`]): every job waits for the backlog that it finds.
+//! - PS ([`fair`]): the number of jobs grows in proportion to time, so each job is served ever more slowly; after the
+//!   load drops, the number falls according to a renewal equation.
+//! - SRPT ([`srpt`]): smaller jobs, whose load stays below 1, hardly notice; a larger job waits until the backlog of
+//!   jobs up to its size has drained.
 //!
-//! It is exact where neither load overloads the link and the phases are long, and where the phases are so long that chance does
-//! not matter. Between, with sizes as heavy-tailed as the web's, chance does: one job of 10 MB is a phase of its own.
-//! Beside `weirlab sim` (W1, W2, W4, W5, W9, W10; bounded Pareto, alpha 1.1, 100 B to 1 MB; 10 Mbit/s; 3 million jobs) the mean is
-//! 0.92 to 1.01 times the simulated one under PS, 0.87 to 1.00 under FCFS, 1.06 to 1.23 under SRPT, where sizes just above
-//! x* fare better than the fluid says: chance lets them through.
+//! The approximation is exact if neither load overloads the link and the phases are long, or if the phases are so long
+//! that chance does not matter. Otherwise, with sizes as heavy-tailed as those of the Web, chance does matter: one job
+//! of 10 MB is a phase in itself. Compared with `weirlab sim` (W1, W2, W4, W5, W9, W10; bounded Pareto, alpha 1.1, 100
+//! B to 1 MB; 10 Mbit/s; 3 million jobs), the mean is 0.92 to 1.01 times the simulated one under PS, 0.87 to 1.00 under
+//! FCFS, and 1.06 to 1.23 under SRPT, where sizes just above x* fare better than in the fluid, because chance lets them
+//! through.
 //!
 //! ```
 //! use theory::{alternating::Alternating, mg1::Policy};
@@ -40,7 +41,7 @@ use fair::Fair;
 use fcfs::Fcfs;
 use srpt::Srpt;
 
-/// A link, what arrives at it, and how much when.
+/// A link and its arrivals over time.
 #[derive(Debug, Clone)]
 pub struct Alternating {
     /// The phase of the higher load; times are in bytes of the link.
@@ -48,18 +49,18 @@ pub struct Alternating {
     low: Period,
 }
 
-/// One phase as its own queue; its rho may be above 1.
+/// One phase as a separate queue; its rho may be above 1.
 #[derive(Debug, Clone)]
 struct Period {
     queue: Mg1,
-    /// Bytes the link could send in it.
+    /// The bytes that the link can send in it.
     lasts: f64,
 }
 
-/// Why there is no answer.
+/// The reason why there is no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AlternatingError {
-    /// What piles up in the phase of high load does not drain in that of low load.
+    /// The backlog of the high load does not drain during the low load.
     #[error("the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1")]
     NoSteadyState { rho: f64 },
     /// There are more than two phases, or a load changes within one.
@@ -68,7 +69,7 @@ pub enum AlternatingError {
 }
 
 impl Alternating {
-    /// Sizes in bytes arriving at the loads of this profile.
+    /// Creates the queue for sizes in bytes that arrive at the loads of this profile.
     pub fn new(sizes: Distribution, profile: &LoadProfile, link: Rate) -> Result<Alternating, AlternatingError> {
         let (Some(first), Some(last), 1..=2) =
             (profile.phases().first(), profile.phases().last(), profile.phases().len())
@@ -109,12 +110,12 @@ impl Alternating {
         self.high.queue.rho >= 1.0
     }
 
-    /// Bytes of the link in one turn.
+    /// The bytes of the link in one turn.
     fn turn(&self) -> f64 {
         self.high.lasts + self.low.lasts
     }
 
-    /// What part of the jobs arrives in the phase of high load.
+    /// The share of the jobs that arrive in the phase of high load.
     fn high_share(&self) -> f64 {
         let [high, low] = [&self.high, &self.low].map(|period| period.queue.rho * period.lasts);
         high / (high + low)
@@ -132,7 +133,8 @@ impl Alternating {
     }
 }
 
-/// Instants of arrival per phase, in the middle of equal steps: the response time hardly bends between them.
+/// The number of arrival instants per phase, in the middle of equal steps; the response time is nearly linear between
+/// them.
 const ARRIVAL_STEPS: u32 = 128;
 
 /// Approximate response times of one policy.
@@ -151,28 +153,28 @@ enum Model<'a> {
 }
 
 impl Solution<'_> {
-    /// Mean response time, ms.
+    /// The mean response time in ms.
     pub fn response_ms(&self) -> f64 {
         let sizes = &self.queue.low.queue.sizes;
         self.in_ms(quadrature::expectation(sizes, &self.edges, |x| self.response(x)))
     }
 
-    /// Mean response time of the jobs of this many bytes, ms.
+    /// The mean response time in ms of the jobs of this many bytes.
     pub fn response_ms_at(&self, size_bytes: f64) -> f64 {
         self.in_ms(self.response(size_bytes))
     }
 
-    /// Mean slowdown, sizes taken as whole bytes.
+    /// The mean slowdown, with sizes in whole bytes.
     pub fn slowdown_mean(&self) -> f64 {
         quadrature::slowdown(&self.queue.low.queue.sizes, &self.edges, |x| self.slowdown_at(x))
     }
 
-    /// Mean slowdown of the jobs of this many bytes.
+    /// The mean slowdown of the jobs of this many bytes.
     pub fn slowdown_at(&self, size_bytes: f64) -> f64 {
         self.response(size_bytes) / size_bytes
     }
 
-    /// Jobs that have piled up when the load drops, beyond those of a stable queue; 0 where nothing piles up.
+    /// The number of jobs in the backlog when the load drops, beyond those of a stable queue; 0 if there is no backlog.
     pub fn backlog_jobs(&self) -> f64 {
         if !self.queue.is_overloaded() {
             return 0.0;

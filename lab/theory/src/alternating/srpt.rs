@@ -1,10 +1,11 @@
-//! Shortest remaining first: who is small enough hardly notices the overload.
+//! Shortest remaining first: jobs that are small enough hardly notice the overload.
 //!
-//! Jobs up to x* have a load of 1 while the load is high. A smaller one meets the queue of its like, which is stable; that the
-//! jobs above x* are not served then is the only difference from Schrage & Miller. As x comes near x* the formula
-//! grows without end and the phase ends first, so its wait is at most what a job of size x* waits. A larger job is not
-//! served before the backlog of all jobs up to its size has gone: that is at d(x) = H + (rho_h(x) - 1) H / (1 - rho_l(x)),
-//! H the length of the high load. Then it needs what it needs at the low load, at times that are not again of high load.
+//! During the high load, the jobs up to size x* have a load of 1. A smaller job meets the queue of jobs like it, which
+//! is stable; the only difference from Schrage & Miller is that jobs above x* are then not served. As x approaches x*
+//! the formula grows without bound, but the phase ends first, so the wait is at most that of a job of size x*. A larger
+//! job is not served before the backlog of all jobs up to its size has drained, at d(x) = H + (rho_h(x) - 1) H / (1 -
+//! rho_l(x)), where H is the length of the high load. It is then served as under the low load, but only until the next
+//! high load.
 
 use super::{Alternating, Period};
 use crate::mg1::{Mg1, Policy, Residence, Solution, quadrature};
@@ -19,7 +20,7 @@ pub(super) struct Srpt<'a> {
 #[derive(Debug, Clone)]
 enum High<'a> {
     Stable(Solution<'a>),
-    /// The residence of those below x*.
+    /// The residence of jobs below x*.
     Overloaded {
         residence: Residence,
         served_share: f64,
@@ -65,7 +66,7 @@ impl<'a> Srpt<'a> {
         }
     }
 
-    /// The mean of a job that is served only between d(x) and the next high load, and then needs `low`.
+    /// The mean response time of a job that is served only between d(x) and the next high load, and then needs `low`.
     fn starved(&self, x: f64, low: f64) -> f64 {
         let (high, turn) = (&self.queue.high, self.queue.turn());
         let drained_after = (high.queue.load(x) - 1.0) * high.lasts / (1.0 - self.queue.low.queue.load(x));
@@ -83,7 +84,8 @@ impl<'a> Srpt<'a> {
     }
 }
 
-/// Schrage & Miller at a load above 1 for x below x*: of the larger jobs only those below x* are ever served down to x.
+/// Schrage & Miller at a load above 1, for x below x*: of the larger jobs only those below x* are ever served down to
+/// x.
 fn below_starved(queue: &Mg1, residence: &Residence, served_share: f64, x: f64) -> f64 {
     let larger = (served_share - queue.sizes.cdf(x)).max(0.0);
     let square = queue.sizes.partial_moment(2, x) + x * x * larger;
@@ -91,7 +93,7 @@ fn below_starved(queue: &Mg1, residence: &Residence, served_share: f64, x: f64) 
     0.5 * queue.lambda() * square / ((1.0 - load) * (1.0 - below)) + residence.at(queue, x)
 }
 
-/// x*: the smallest size whose jobs and all smaller ones are too much for the link.
+/// x*: the smallest size for which the jobs up to that size overload the link.
 fn first_starved(queue: &Mg1) -> f64 {
     let atoms = queue.sizes.atoms();
     if !atoms.is_empty() {
@@ -108,5 +110,5 @@ fn first_starved(queue: &Mg1) -> f64 {
     above
 }
 
-/// Halvings that leave nothing of any interval to a double.
+/// The number of bisections that reduce any interval to the precision of a double.
 const BISECTIONS: u32 = 100;

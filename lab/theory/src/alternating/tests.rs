@@ -22,7 +22,7 @@ fn mean(queue: &Alternating, policy: Policy) -> f64 {
 
 #[test]
 fn loads_that_the_link_carries_are_taken_apart() {
-    // Half the time at 0.4, half at 0.8: a third of the jobs meets the one, two thirds the other.
+    // Half the time at 0.4, half at 0.8: a third of the jobs arrives in the first, two thirds in the second.
     for sizes in ["exponential:mean=5000", WEB] {
         let queue = queue(sizes, "1000,1000,0.4,0.8");
         for policy in [Policy::Fcfs, Policy::Ps, Policy::Srpt] {
@@ -40,7 +40,7 @@ fn loads_that_the_link_carries_are_taken_apart() {
     }
 }
 
-/// Jobs of so many turns, drawn.
+/// Random jobs of this many seconds.
 fn demands(sizes: &str, profile: &str, seconds: u64) -> Vec<Demand> {
     let (sizes, profile): (Distribution, LoadProfile) = (sizes.parse().unwrap(), profile.parse().unwrap());
     let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(5));
@@ -61,7 +61,7 @@ fn mean_ms(responses: &[Nanos]) -> f64 {
 
 #[test]
 fn long_phases_are_as_simulated() {
-    // Ten turns of 35,000 jobs whose sizes vary little enough for chance to fade beside the fluid.
+    // Ten turns of 35,000 jobs, whose sizes vary so little that the fluid dominates chance.
     let (sizes, profile) = ("exponential:mean=5000", "100,100,0.2,1.2");
     let (queue, demands) = (queue(sizes, profile), demands(sizes, profile, 2000));
     close(mean(&queue, Policy::Ps), mean_ms(&ideal_ps(&demands)), 0.05, "ps");
@@ -79,7 +79,7 @@ fn the_trends_of_003() {
     for name in ["W1", "W2", "W4", "W5", "W9", "W10"] {
         let queue = queue(WEB, name);
         let [fair, srpt] = [Policy::Ps, Policy::Srpt].map(|policy| queue.solve(&policy).unwrap());
-        // The build-up and the mean are far higher under FAIR; the largest see about the same.
+        // The backlog and the mean are far higher under FAIR; the largest jobs fare about the same.
         assert!(fair.backlog_jobs() > 5.0 * srpt.backlog_jobs(), "{name}");
         assert!(fair.response_ms() > 2.0 * srpt.response_ms(), "{name}");
         close(srpt.response_ms_at(1e6), fair.response_ms_at(1e6), 0.25, name);
@@ -94,7 +94,8 @@ fn the_clock_runs_both_ways_and_the_backlog_drains() {
     for at in [0.0, 1e5, 1e7, 3.1e7, 3.2e7, 5e7, 6.2e7] {
         assert!((clock.time(clock.at(at)) - at).abs() < 1e-3, "{at}");
     }
-    // Jobs piled up, integrated over the clock, are the time in which the fluid drains: work over spare capacity.
+    // The backlog in jobs, integrated over the clock, is the time in which the fluid drains: work divided by spare
+    // capacity.
     let (time, clock) = *clock.low.last().unwrap();
     let drains_in = (1.2 - 1.0) * queue.high.lasts / (1.0 - 0.2);
     close(time - clock / (1.0 - 0.2), drains_in, 0.02, "drain");
@@ -110,7 +111,7 @@ fn an_overload_that_never_drains_is_refused() {
     }
     let told = queue(WEB, "W1").solve(&Policy::Las).unwrap_err().to_string();
     assert!(told.starts_with("no approximation is known for policy `las`"), "{told}");
-    // Which phase comes first makes no difference.
+    // The order of the phases makes no difference.
     let [one, other] = ["20,10,0.3,1.4", "10,20,1.4,0.3"].map(|profile| mean(&queue(WEB, profile), Policy::Srpt));
     assert_eq!(one, other);
 }

@@ -1,7 +1,7 @@
 //! E[T(x)], the mean response time of a job of size x, policy by policy.
 //!
-//! Time is counted in bytes of the link. With F the cdf of sizes, rho(x) = lambda E[X; X <= x], rho(x-) the same with
-//! X < x, and m2(x) = E[X²; X <= x]:
+//! Time is measured in bytes of the link. F is the cdf of sizes, rho(x) = lambda E[X; X <= x], rho(x-) the same with X
+//! < x, and m2(x) = E[X²; X <= x]:
 //!
 //! - FCFS: x + lambda E[X²] / (2 (1 - rho)) (Pollaczek 1930, Khinchine 1932).
 //! - PS: x / (1 - rho) (Kleinrock 1967; Sakata, Noguchi & Oizumi 1969).
@@ -10,15 +10,17 @@
 //!   (Schrage & Miller 1966): first the wait until it is served at all, then how long its own bytes take.
 //! - LAS: lambda E[min(X, x)²] / (2 (1 - rho_x)²) + x / (1 - rho_x) with rho_x = lambda E[min(X, x)] (Kleinrock 1976,
 //!   section 4.6; Schrage 1967).
-//! - Bands of the remaining size: a job that starts in the band from b to c (x in (b, c]) waits for the jobs before it that
-//!   have at most c left, whether they came so or were served down to c, and for later ones of at most b, which start above
-//!   it: lambda (m2(c) + c² (1 - F(c))) / (2 (1 - rho(c)) (1 - rho(b))). From then on only later jobs of a band
-//!   above the one it has come down to go before it: + the integral of dt / (1 - rho(b(t))), b(t) being the lower end of the band
-//!   of t. (Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5, with the band as the rank: it only falls as the
-//!   job is served, so a job is recycled at most once, with c left.) One band is FCFS; ever finer bands are SRPT.
+//! - Bands of the remaining size: a job that starts in the band from b to c (x in (b, c]) waits for the jobs before it
+//!   that have at most c left, whether they arrived so or were served down to c, and for later ones of at most b, which
+//!   start in a better band: lambda (m2(c) + c² (1 - F(c))) / (2 (1 - rho(c)) (1 - rho(b))). After that, only later
+//!   jobs of a better band than its present one go before it: + the integral of dt / (1 - rho(b(t))), where b(t) is the
+//!   lower end of the band of t. (Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5, with the band as the rank:
+//!   it only falls as the job is served, so a job is recycled at most once, with c left.) One band is FCFS; ever finer
+//!   bands approach SRPT.
 //!
-//! Where sizes are atoms, "x and below" is what came before and "below x" what comes after: rho(x) and rho(x-) differ.
-//! In LAS jobs of one attained service share, so there is no tie to break.
+//! If sizes are atoms, "x and below" includes earlier tied jobs and "below x" excludes later ones, so rho(x) and
+//! rho(x-) differ.
+//! In LAS, jobs of the same attained service share, so there are no ties.
 
 use super::quadrature::integral;
 use super::{Mg1, Policy};
@@ -33,27 +35,27 @@ pub(super) enum Formula {
     Psjf,
     Las,
     Bands(Vec<Band>),
-    /// At sizes, ascending.
+    /// Values at sizes, ascending.
     Points(Vec<(f64, f64)>),
 }
 
-/// The integral of dt / (1 - rho(t)) from 0 to x, kept at the edges of panels.
+/// The integral of dt / (1 - rho(t)) from 0 to x, stored at the edges of panels.
 #[derive(Debug, Clone)]
 pub(crate) struct Residence {
     edges: Vec<f64>,
     up_to: Vec<f64>,
 }
 
-/// The conditions that jobs that start in a band meet.
+/// The times of a job that starts in a band.
 #[derive(Debug, Clone)]
 pub(super) struct Band {
-    /// The lower end, bytes.
+    /// The lower end in bytes.
     from: f64,
-    /// Until a job is served for the first time.
+    /// The wait until a job is served for the first time.
     wait: f64,
-    /// From the lower end to departure.
+    /// The time from the lower end to departure.
     residence_below: f64,
-    /// Time per byte in this band.
+    /// The time per byte in this band.
     pace: f64,
 }
 
@@ -94,7 +96,7 @@ impl Formula {
     }
 }
 
-/// On the line through the two points around x, or nearest to it.
+/// Interpolates linearly between the two points around x, or extrapolates from the nearest two.
 fn between(points: &[(f64, f64)], x: f64) -> f64 {
     if let [(size, response)] = points {
         return response + (x - size);
@@ -104,7 +106,8 @@ fn between(points: &[(f64, f64)], x: f64) -> f64 {
     low + (high - low) * (x - from) / (to - from)
 }
 
-/// The mean work found, of those `before` it, stretched by those that come `after` and go before it.
+/// The mean wait for the work found, of jobs with the load `before`, extended by later jobs that go first, with the load
+/// `after`.
 fn wait(queue: &Mg1, square: f64, before: f64, after: f64) -> f64 {
     0.5 * queue.lambda() * square / ((1.0 - before) * (1.0 - after))
 }
@@ -139,7 +142,7 @@ impl Residence {
     }
 }
 
-/// Inside one panel, so rho(t) is smooth (constant between atoms).
+/// Integrates within one panel, in which rho(t) is smooth (constant between atoms).
 fn residence_between(queue: &Mg1, from: f64, to: f64) -> f64 {
     if from == to { 0.0 } else { integral(from, to, |t| 1.0 / (1.0 - queue.load(t))) }
 }

@@ -1,12 +1,13 @@
-//! The M/G/1 queue: Poisson arrivals, one link, any distribution of sizes; mean response time and slowdown in closed
-//! form for the policies that have one.
+//! The M/G/1 queue: Poisson arrivals, one link, any distribution of sizes. Mean response time and slowdown in closed
+//! form, for the policies that have one.
 //!
-//! A simulation can be wrong in ways that look like results. Where there is a formula, it has to agree with it, for all
-//! jobs together and for each size. Nothing here is shared with the scheduler or the simulator but the distribution.
+//! A simulation can be wrong in ways that look like results. If there is a formula, the simulation must agree with it,
+//! for all jobs together and for each size. This module shares only the distribution with the scheduler and the
+//! simulator.
 //!
-//! Service takes size / link, preemption costs nothing, arrivals are at rate lambda = rho link / mean size. Every formula
-//! also holds where sizes have a probability of their own (a trace, or all sizes equal): jobs that are tied are then
-//! served in order of arrival, so that a job waits for the tied ones before it and not for those behind it.
+//! Service takes size / link, preemption costs nothing, and arrivals have the rate lambda = rho link / mean size. Every
+//! formula also holds if single sizes have positive probability (a trace, or all sizes equal). Tied jobs are then
+//! served in order of arrival, so a job waits for tied ones before it and not for those after it.
 //!
 //! ```
 //! use theory::mg1::{Mg1, Policy};
@@ -31,7 +32,7 @@ use workload::Distribution;
 use formula::Formula;
 pub(crate) use formula::Residence;
 
-/// A link and what arrives at it.
+/// A link and its arrivals.
 #[derive(Debug, Clone)]
 pub struct Mg1 {
     pub(crate) sizes: Distribution,
@@ -39,10 +40,10 @@ pub struct Mg1 {
     pub(crate) link: Rate,
 }
 
-/// Why there is no answer.
+/// The reason why there is no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mg1Error {
-    /// The work that arrives is more than the link does.
+    /// More work arrives than the link can do.
     #[error("rho is {rho}: there is no steady state, the queue grows for ever; it must be below 1")]
     NoSteadyState { rho: f64 },
     /// Not a load at all.
@@ -51,7 +52,7 @@ pub enum Mg1Error {
 }
 
 impl Mg1 {
-    /// Sizes in bytes arriving at a load of `rho`, 0 to 1 exclusive, at this link.
+    /// Creates the queue for sizes in bytes that arrive at a load of `rho`, between 0 and 1 exclusive, at this link.
     pub fn new(sizes: Distribution, rho: f64, link: Rate) -> Result<Mg1, Mg1Error> {
         if rho >= 1.0 {
             return Err(Mg1Error::NoSteadyState { rho });
@@ -62,7 +63,7 @@ impl Mg1 {
         Ok(Mg1 { sizes, rho, link })
     }
 
-    /// Mean arrivals per second.
+    /// The mean arrivals per second.
     pub fn lambda_per_s(&self) -> f64 {
         self.lambda() * self.bytes_per_ms() * 1e3
     }
@@ -71,7 +72,7 @@ impl Mg1 {
         &self.sizes
     }
 
-    /// The mean size, bytes.
+    /// The mean size in bytes.
     pub fn mean_size_bytes(&self) -> f64 {
         self.sizes.mean()
     }
@@ -87,15 +88,16 @@ impl Mg1 {
         Solution { queue: self, formula, edges, cuts }
     }
 
-    /// The response times under a rank, the least of which is served, equal ones in order of arrival: a number for each
-    /// job by its size and the bytes sent, as far as it knows them. Where it jumps at a size, that is best among the cuts.
+    /// The response times under a rank: the job with the lowest rank is served, and jobs of equal rank in order of
+    /// arrival. The rank is a function of the size and the bytes sent, as far as it uses them. If it jumps at a size,
+    /// that size should be among `cuts`.
     pub fn solve_rank(&self, knows: Knows, cuts: &[f64], rank: &dyn Fn(Served) -> f64) -> Solution<'_> {
         let formula = Formula::Points(soap::response(self, knows, cuts, rank));
         let edges = quadrature::edges(&self.sizes, &quadrature::whole_bytes_end());
         Solution { queue: self, formula, edges, cuts: Vec::new() }
     }
 
-    /// Arrivals while the link sends one byte.
+    /// The mean number of arrivals while the link sends one byte.
     pub(crate) fn lambda(&self) -> f64 {
         self.rho / self.sizes.mean()
     }
@@ -115,38 +117,39 @@ impl Mg1 {
 pub struct Solution<'a> {
     queue: &'a Mg1,
     formula: Formula,
-    /// Panels of the integrals.
+    /// The edges of the integration panels.
     edges: Vec<f64>,
     cuts: Vec<f64>,
 }
 
 impl Solution<'_> {
-    /// Mean response time, ms.
+    /// The mean response time in ms.
     pub fn response_ms(&self) -> f64 {
         self.expectation(|x| self.response(x)) / self.queue.bytes_per_ms()
     }
 
-    /// Mean response time of the jobs of this many bytes, ms.
+    /// The mean response time in ms of the jobs of this many bytes.
     pub fn response_ms_at(&self, size_bytes: f64) -> f64 {
         self.response(size_bytes) / self.queue.bytes_per_ms()
     }
 
-    /// Mean slowdown, response time over the time alone on the link. Sizes are taken as whole bytes, as they are drawn.
+    /// The mean slowdown: the response time divided by the time alone on the link. Sizes are whole bytes, as they are
+    /// drawn.
     pub fn slowdown_mean(&self) -> f64 {
         quadrature::slowdown(&self.queue.sizes, &self.edges, |x| self.slowdown_at(x))
     }
 
-    /// Mean slowdown of the jobs of this many bytes.
+    /// The mean slowdown of the jobs of this many bytes.
     pub fn slowdown_at(&self, size_bytes: f64) -> f64 {
         self.response(size_bytes) / size_bytes
     }
 
-    /// Cut points between the bands, bytes; none for policies without.
+    /// The cut points between the bands in bytes; empty for policies without bands.
     pub fn cuts_bytes(&self) -> &[f64] {
         &self.cuts
     }
 
-    /// E[T(x)] in bytes that the link could send in that time.
+    /// E[T(x)] in the bytes that the link could send in that time.
     pub(crate) fn response(&self, x: f64) -> f64 {
         self.formula.response(self.queue, x)
     }

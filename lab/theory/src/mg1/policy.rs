@@ -1,8 +1,8 @@
-//! Which policies have a closed form, by the names the scheduler knows them by.
+//! The policies with a closed form, by their names in the scheduler.
 
 use std::str::FromStr;
 
-/// A policy whose mean response time can be written down.
+/// A policy whose mean response time has a closed form.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Policy {
     /// First come, first served.
@@ -11,26 +11,27 @@ pub enum Policy {
     Ps,
     /// Shortest remaining processing time first.
     Srpt,
-    /// Preemptive shortest job first: the order of SRPT by the size at the start.
+    /// Preemptive shortest job first: like SRPT, but ordered by the initial size.
     Psjf,
-    /// Least attained service first, shared equally by those with the least (foreground-background).
+    /// Least attained service first, shared equally by the jobs with the least (foreground-background).
     Las,
-    /// Priority bands of the remaining size, each first come, first served, with these cut points: bytes, increasing; a
-    /// remaining size equal to one is in the band below it.
+    /// Priority bands of the remaining size, each first come, first served, with these cut points in bytes, increasing.
+    /// A remaining size equal to a cut point belongs to the band below it.
     SrptBands(Vec<f64>),
 }
 
-/// Bands the scheduler has at most. A single number up to it is to the scheduler how many bands: it finds the cut points itself.
+/// The scheduler's maximum number of bands. It interprets a single number up to it as the number of bands, and finds
+/// the cut points itself.
 pub const BANDS_MAX: usize = 16;
 
 /// The number of bands of Harchol-Balter et al. (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
 impl Policy {
-    /// The forms that may be written, for help texts and errors.
+    /// The accepted forms, for help texts and errors.
     pub const FORMS: &str = "fcfs, ps (or fair), srpt, psjf, las, srpt-bands:SIZE,SIZE,...";
 
-    /// What it is called, without cut points.
+    /// The name, without cut points.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Fcfs => "fcfs",
@@ -48,10 +49,10 @@ impl Policy {
 pub enum PolicyError {
     #[error("unknown policy `{0}`: choose one of {forms}", forms = Policy::FORMS)]
     Unknown(String),
-    /// The scheduler has it, and nobody a formula for it.
+    /// The scheduler has the policy, but no formula for it is known.
     #[error("no closed form is known for policy `{0}`: simulate it, or choose one of {forms}", forms = Policy::FORMS)]
     NoClosedForm(String),
-    /// It has one at a constant load only.
+    /// The policy has a closed form only at a constant load.
     #[error("no approximation is known for policy `{0}` under an alternating load: choose fcfs, ps or srpt")]
     NoApproximation(&'static str),
     #[error("srpt-bands:{given}: {reason}")]
@@ -61,7 +62,7 @@ pub enum PolicyError {
 impl FromStr for Policy {
     type Err = PolicyError;
 
-    /// Without a count of bands, of which no formula says where they are cut.
+    /// Does not accept a count of bands, because no formula defines their cut points.
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
         Ok(match text {
             "fcfs" => Policy::Fcfs,
@@ -78,7 +79,8 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// The policy of this spec, where `srpt-bands`, alone or with a count, is cut as the scheduler says.
+    /// Parses a spec. `srpt-bands` without cut points, with or without a count, is cut by `cuts_of`, as in the
+    /// scheduler.
     pub fn parse(text: &str, cuts_of: impl Fn(usize) -> Vec<u64>) -> Result<Policy, PolicyError> {
         let count = match text.split_once(':') {
             None if text == "srpt-bands" => Some(BANDS_USUAL),
@@ -111,7 +113,7 @@ fn parse_cuts(given: &str) -> Result<Vec<f64>, PolicyError> {
     Ok(cuts.into_iter().map(|cut| cut as f64).collect())
 }
 
-/// Names the scheduler has beside those above.
+/// The names of further policies of the scheduler.
 const WITHOUT_FORMULA: [&str; 7] = ["quick-fix", "fcf", "srrt", "fsp", "strict", "weighted", "minimum"];
 
 fn without_formula(text: &str) -> PolicyError {

@@ -1,28 +1,30 @@
-//! Integrals over a size, from a millionth of a byte to a petabyte in one go.
+//! Integrals over sizes from a millionth of a byte to a petabyte.
 //!
-//! A rule with equal steps sees either the small jobs or the large ones. The panels here are as wide as the sizes in
-//! them, end where the density jumps, and shrink towards a bound; in each, Gauss–Legendre with 16 points is exact for
-//! polynomials up to degree 31, so that what is integrated keeps some twelve digits.
+//! A rule with equal steps resolves either the small jobs or the large ones. The panels here are proportional to the
+//! sizes in them, end where the density jumps, and shrink towards a bound. In each, Gauss–Legendre with 16 points is
+//! exact for polynomials up to degree 31, so the integrals keep about twelve digits.
 
 use workload::Distribution;
 
-/// Panels between the smallest and the largest size that matter.
+/// The number of panels between the smallest and the largest relevant size.
 const PANELS: u32 = 256;
 
-/// Panels that halve towards a bound: 1 / (1 - rho(x)) is steepest just below it, where rho(x) comes near 1.
+/// The number of panels that halve towards a bound: 1 / (1 - rho(x)) is steepest just below it, where rho(x) comes near
+/// 1.
 const HALVINGS: i32 = 20;
 
-/// The share of the jobs at the bottom, and of the bytes at the top, that is taken as one lump.
+/// The share of the jobs at the lower end, and of the bytes at the upper end, that is treated as one lump.
 const LUMP: f64 = 1e-13;
 
-/// Times the upper end may grow by half: from 1 byte to 10^88, where a lognormal's sigma of 6 needs 10^35.
+/// The maximum number of times that the upper end grows by half: from 1 byte to 10^88, where a lognormal's sigma of 6
+/// needs 10^35.
 const GROWTHS_MAX: u32 = 500;
 
-/// Sizes are whole bytes, at least 1: up to here the mean slowdown is summed over each, beyond it integrated (they then
-/// differ by 1 / (12 size²), less than two millionths).
+/// Sizes are whole bytes, at least 1. Up to this size the mean slowdown is summed over each size, and beyond it
+/// integrated (the two then differ by 1 / (12 size²), less than two millionths).
 ///
-/// Without this the mean slowdown of a policy that makes small jobs wait would be infinite wherever the density at 0 is
-/// not 0, as for exponential sizes under FCFS.
+/// Otherwise the mean slowdown of a policy that makes small jobs wait would be infinite if the density at 0 is not 0,
+/// as for exponential sizes under FCFS.
 const WHOLE_BYTES_TO: f64 = 256.0;
 
 /// The integral of f over the interval.
@@ -69,7 +71,7 @@ pub(crate) fn expectation(sizes: &Distribution, edges: &[f64], f: impl Fn(f64) -
     shares.sum()
 }
 
-/// E[slowdown(size)], sizes being rounded to whole bytes as they are drawn.
+/// E[slowdown(size)], with sizes rounded to whole bytes, as they are drawn.
 pub(crate) fn slowdown(sizes: &Distribution, edges: &[f64], slowdown_at: impl Fn(f64) -> f64) -> f64 {
     if !sizes.atoms().is_empty() {
         return expectation(sizes, edges, slowdown_at);
@@ -86,12 +88,12 @@ pub(crate) fn slowdown(sizes: &Distribution, edges: &[f64], slowdown_at: impl Fn
     whole_bytes.sum::<f64>() + expectation(sizes, edges, |x| if x > end { slowdown_at(x) } else { 0.0 })
 }
 
-/// Where panels have to be cut for [`slowdown`].
+/// The size at which panels must be cut for [`slowdown`].
 pub(crate) fn whole_bytes_end() -> [f64; 1] {
     [WHOLE_BYTES_TO + 0.5]
 }
 
-/// The bound, or beyond what all but a lump of the bytes are in.
+/// The bound of the sizes, or a size that only a lump of the bytes exceeds.
 fn upper_end(sizes: &Distribution) -> f64 {
     if sizes.max().is_finite() {
         return sizes.max();

@@ -1,56 +1,56 @@
 //! The mean response time under any rank of (size, bytes sent): SOAP, "schedule ordered by age-based priority" (Scully,
 //! Harchol-Balter & Scheller-Wolf, "SOAP: one clean analysis of all age-based scheduling policies", 2018, theorem 5.5).
 //!
-//! The least rank is served, equal ones in order of arrival. A job of size x is never better off than its worst rank w
-//! to come, so that until it is served for the first time it waits for
+//! The job with the lowest rank is served, and jobs of equal rank in order of arrival. A job of size x is no better off
+//! than with its worst future rank w, so until it is served for the first time it waits for
 //!
-//! - the *old* jobs, while their rank is at most w. A job is old once from its start, and again (*recycled*) whenever its
-//!   rank comes back down to w: X_0, X_1, ... are the bytes of each such stretch;
-//! - the *new* jobs, until their rank is w or more for the first time: Y bytes of each.
+//! - the *old* jobs, while their rank is at most w. A job is old once from its start, and again (*recycled*) whenever
+//!   its rank falls back to w: X_0, X_1, ... are the bytes of each such stretch;
+//! - the *new* jobs, until their rank is w or higher for the first time: Y bytes of each.
 //!
 //! E[T(x)] = lambda Σ E[X_i²] / (2 (1 - lambda E[X_0]) (1 - lambda E[Y])) + the integral of da / (1 - lambda E[Y at w(a)])
 //! from 0 to x, w(a) being the worst rank from a sent bytes on.
 //!
-//! Sizes are cut at [`POINTS`] edges into parts, each of which is taken as its mean, and a rank as constant between two of
-//! the ages where it may cross that of another size. T is computed at the edges, where a smooth distribution has no ties.
-//! What this misses falls with the square of the points.
+//! Sizes are divided at [`POINTS`] edges into parts, each represented by its mean. A rank is taken as constant between
+//! two ages where it may cross the rank of another size. T is computed at the edges, where a smooth distribution has no
+//! ties. The error decreases with the square of the number of points.
 
 use workload::Distribution;
 
 use super::Mg1;
 
-/// Points of sizes: fewer where each has errors too.
+/// The number of points of sizes; fewer if each also has errors.
 const POINTS: usize = 300;
 const POINTS_WITH_ERRORS: usize = 100;
-/// Points of the errors, alike in probability.
+/// The number of points of the errors, with equal probability.
 const ERRORS: usize = 16;
 
-/// The share of the jobs below the first point, and of the squares of sizes beyond the last.
+/// The share of the jobs below the first point, and of the squared sizes beyond the last.
 const LEAST: f64 = 1e-4;
 const MOST: f64 = 1e-7;
-/// The share of the jobs that makes a point; less is rounding.
+/// The minimum share of the jobs that forms a point; less is rounding.
 const SHARE_MIN: f64 = 1e-13;
-/// Doublings from the mean to the last point.
+/// The maximum number of doublings from the mean to the last point.
 const DOUBLINGS_MAX: u32 = 100;
 
-/// A job, as a rank sees it.
+/// A job as seen by a rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Served {
-    /// Bytes; `NAN` to a rank that does not know it.
+    /// The size in bytes; `NAN` for a rank that does not know it.
     pub size: f64,
     pub sent: f64,
-    /// A standard normal deviate of its own, if ranks look at errors.
+    /// The job's standard normal deviate, if ranks use errors.
     pub deviate: f64,
 }
 
-/// The facts that a rank looks at apart from the bytes sent.
+/// The facts that a rank uses, other than the bytes sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Knows {
     pub size: bool,
     pub errors: bool,
 }
 
-/// Jobs that have the same rank after the same bytes.
+/// Jobs that have the same rank after the same number of bytes.
 struct Kind {
     share: f64,
     /// The rank before the first byte.
@@ -58,12 +58,12 @@ struct Kind {
     cells: Vec<Cell>,
 }
 
-/// Bytes sent between two ages, over which a rank is constant.
+/// The bytes sent between two ages, over which a rank is constant.
 struct Cell {
     from: f64,
     to: f64,
     rank: f64,
-    /// The integrals over it of the share of jobs that are larger, and of that share times the age.
+    /// The integrals over the cell of the share of larger jobs, and of that share times the age.
     reached: f64,
     aged: f64,
 }
@@ -71,11 +71,11 @@ struct Cell {
 struct Soap {
     lambda: f64,
     kinds: Vec<Kind>,
-    /// Worst ranks so far, ascending, and the mean bytes up to there of a job that has been no worse.
+    /// The worst ranks so far, ascending, each with the mean bytes up to there of a job whose rank has not been worse.
     until: Vec<(f64, f64)>,
 }
 
-/// The mean response time, in bytes of the link, at some sizes.
+/// The mean response time at some sizes, in bytes of the link.
 pub(super) fn response(queue: &Mg1, knows: Knows, cuts: &[f64], rank: &dyn Fn(Served) -> f64) -> Vec<(f64, f64)> {
     let count = if knows.errors { POINTS_WITH_ERRORS } else { POINTS };
     let edges = edges(&queue.sizes, count, cuts);
@@ -128,7 +128,7 @@ impl Soap {
         self.lambda * bytes
     }
 
-    /// The mean bytes of a job until its rank is this or worse.
+    /// The mean bytes of a job until its rank is at least this bad.
     fn before(&self, rank: f64) -> f64 {
         self.bytes_at(self.until.partition_point(|(worst, _)| *worst < rank))
     }
@@ -142,7 +142,7 @@ impl Soap {
         if events == 0 { 0.0 } else { self.until[events - 1].1 }
     }
 
-    /// The sum of E[X²] over all stretches X of a job in which its rank is at most this.
+    /// The sum of E[X²] over all stretches X of a job in which its rank is no worse than this.
     fn old_squares(&self, rank: f64) -> f64 {
         self.kinds.iter().map(|kind| kind.share * kind.squares(rank)).sum()
     }
@@ -157,7 +157,7 @@ impl Kind {
                 continue;
             }
             let from = *began.get_or_insert(cell.from);
-            // E[(min(X, to) - from)²] is twice the integral of (age - from) over the jobs that get there.
+            // E[(min(X, to) - from)²] is twice the integral of (age - from) over the jobs that reach that age.
             sum += 2.0 * (cell.aged - from * cell.reached);
         }
         sum
@@ -197,7 +197,7 @@ fn whole(from: f64, to: f64) -> (f64, f64) {
     (to - from, 0.5 * (to - from) * (to + from))
 }
 
-/// The integrals of P(size > age), and of that times the age.
+/// The integrals of P(size > age), and of P(size > age) times the age.
 fn survival(sizes: &Distribution, from: f64, to: f64) -> (f64, f64) {
     let beyond = |x: f64, power: i32| if x.is_finite() { x.powi(power) * sizes.survival(x) } else { 0.0 };
     let part = |power: u32| {
@@ -207,7 +207,8 @@ fn survival(sizes: &Distribution, from: f64, to: f64) -> (f64, f64) {
     (part(1).max(0.0), 0.5 * part(2).max(0.0))
 }
 
-/// Returns the ages at which the rank of a job of this size may cross another's: with as much sent or left as others have in all.
+/// Returns the ages at which the rank of a job of this size may cross another's: its bytes sent or left equal another
+/// size.
 fn ages_of(size: f64, edges: &[f64]) -> Vec<f64> {
     let smaller = edges.iter().copied().filter(|other| *other < size);
     let mut ages: Vec<f64> = smaller.flat_map(|other| [other, size - other]).chain([0.0, size]).collect();
@@ -225,13 +226,13 @@ fn ages_of_all(sizes: &Distribution, edges: &[f64]) -> Vec<f64> {
     ages
 }
 
-/// Sizes with the share of the jobs that each stands for.
+/// Returns sizes, each with the share of the jobs that it represents.
 fn points(sizes: &Distribution, edges: &[f64]) -> Vec<(f64, f64)> {
     let (mut from, mut share_below, mut bytes_below) = (0.0, 0.0, 0.0);
     let point = |to: f64| {
         let (share, bytes) = (sizes.cdf(to) - share_below, sizes.partial_moment(1, to) - bytes_below);
         let mean = (bytes / share).clamp(from, to);
-        // An atom is where it is, to the bit: those of one size are tied.
+        // An atom keeps its exact value, because jobs of one size are tied.
         let mean = if mean > to * (1.0 - 1e-9) { to } else { mean };
         (from, share_below, bytes_below) = (to, share_below + share, bytes_below + bytes);
         (mean, share)
@@ -240,7 +241,7 @@ fn points(sizes: &Distribution, edges: &[f64]) -> Vec<(f64, f64)> {
     points.filter(|(size, share)| *share > SHARE_MIN && size.is_finite()).collect()
 }
 
-/// The sizes that there are, or a few between which they lie, with each of the cuts and what is just beyond it.
+/// The existing sizes, or a few that bound them, with each cut and the next value above it.
 fn edges(sizes: &Distribution, count: usize, cuts: &[f64]) -> Vec<f64> {
     let atoms = sizes.atoms();
     if !atoms.is_empty() && atoms.len() <= count {
@@ -262,7 +263,7 @@ fn edges(sizes: &Distribution, count: usize, cuts: &[f64]) -> Vec<f64> {
     edges
 }
 
-/// Standard normal deviates, alike in probability.
+/// Standard normal deviates with equal probability.
 fn deviates() -> Vec<f64> {
     let lognormal = Distribution::Lognormal { mu: 0.0, sigma: 1.0 };
     (0..ERRORS).map(|at| lognormal.quantile((at as f64 + 0.5) / ERRORS as f64).ln()).collect()

@@ -32,7 +32,7 @@ fn responses(queue: &Mg1, policies: &[&str]) -> Vec<f64> {
     policies.iter().map(|policy| queue.solve(&policy.parse().unwrap()).response_ms() * 1e3).collect()
 }
 
-/// Mean response times under SRPT, PSJF and LAS, in bytes, printed by benches/theory-oracle/oracle.py.
+/// Mean response times under SRPT, PSJF and LAS in bytes, printed by benches/theory-oracle/oracle.py.
 const ORACLE: &[(&str, f64, [f64; 3])] = &[
     // mpmath. For mean 1, line-solver 3.0.8 has 1.425372, 1.531383, 2; 2.352771, 2.658897, 5; 5.540986, 6.264755, 20.
     ("exponential:mean=5000", 0.5, [1.425372664 * 5e3, 1.531383283 * 5e3, 2.0 * 5e3]),
@@ -129,7 +129,8 @@ fn atoms_come_near_the_density_they_are_taken_from() {
 fn equal_sizes_make_srpt_and_psjf_first_come_first_served() {
     let queue = queue("deterministic:size=1000", 0.8);
     let found = responses(&queue, &["fcfs", "srpt", "psjf", "srpt-bands:1000,4000,16000,64000", "las"]);
-    // Pollaczek–Khinchine: 1000 (1 + 0.8 / 0.4). LAS: all of a busy period leave at its end, 1000 (0.8 / 0.08 + 1 / 0.2).
+    // Pollaczek–Khinchine: 1000 (1 + 0.8 / 0.4). LAS: all jobs of a busy period leave at its end, 1000 (0.8 / 0.08 + 1
+    // / 0.2).
     for (found, right) in found.into_iter().zip([3000.0, 3000.0, 3000.0, 3000.0, 15_000.0]) {
         close(found, right, 1e-12, "equal sizes");
     }
@@ -138,7 +139,7 @@ fn equal_sizes_make_srpt_and_psjf_first_come_first_served() {
 
 #[test]
 fn slowdown_is_finite_where_small_jobs_wait() {
-    // 1 + W E[1/X] with X rounded to whole bytes, summed one by one.
+    // 1 + W E[1/X] with X rounded to whole bytes, summed size by size.
     let mean = 5000.0;
     let mass = |n: f64| (-(n - 0.5).max(0.0) / mean).exp() - (-(n + 0.5) / mean).exp();
     let first = 1.0 - (-1.5f64 / mean).exp();
@@ -150,7 +151,7 @@ fn slowdown_is_finite_where_small_jobs_wait() {
 
 #[test]
 fn a_nearly_full_link_is_still_integrated() {
-    // SRPT's mean at rho 0.9999 from twice as fine panels differs in no digit shown.
+    // With panels half as wide, SRPT's mean at rho 0.9999 is the same in all digits shown.
     let queue = queue("bounded-pareto:alpha=1.1,min=100,max=1e7", 0.9999);
     let fine: Vec<f64> = (1..2000).map(|at| 100.0 * (f64::from(at) * 1e5f64.ln() / 2000.0).exp()).collect();
     let coarse = queue.solve(&Policy::Srpt).response_ms();
@@ -196,7 +197,7 @@ type Rank<'a> = &'a dyn Fn(Served) -> f64;
 const SIZE: Knows = Knows { size: true, errors: false };
 const BLIND: Knows = Knows { size: false, errors: false };
 
-/// The policies that have a formula of their own, as ranks.
+/// The policies with their own formulas, expressed as ranks.
 #[test]
 fn ranks_have_the_response_times_of_their_policies() {
     let cuts = [1000.0, 4000.0, 16_000.0, 64_000.0];
@@ -220,7 +221,7 @@ fn ranks_have_the_response_times_of_their_policies() {
     }
 }
 
-/// A trace's sizes are what they are, and ties are served in order of arrival.
+/// A trace's sizes are exact, and ties are served in order of arrival.
 #[test]
 fn ranks_of_few_sizes_are_exact() {
     let sizes = Distribution::empirical(&[100, 100, 100, 2000, 2000, 50_000]).unwrap();
@@ -233,8 +234,8 @@ fn ranks_of_few_sizes_are_exact() {
     }
 }
 
-/// Jobs that are small or huge: what has been sent more than the small ones is huge. First come, first served up to there,
-/// behind all others beyond it.
+/// Jobs are small or huge, so a job that has sent more than the small size is huge. Up to that size jobs are served
+/// first come, first served, and beyond it after all others.
 #[test]
 fn a_rank_that_rises_once_is_two_bands_of_service() {
     let (small, huge, rho) = (1000.0, 100_000.0, 0.8);
@@ -242,7 +243,8 @@ fn a_rank_that_rises_once_is_two_bands_of_service() {
         Mg1::new(Distribution::empirical(&[1000, 1000, 1000, 1000, 100_000]).unwrap(), rho, "8mbit".parse().unwrap());
     let queue = queue.unwrap();
     let found = queue.solve_rank(BLIND, &[], &|job| if job.sent < small { 0.0 } else { 1.0 });
-    // By hand, in bytes: the first part of all is M/D/1 of 1000; the rest waits for all work, and for the first parts.
+    // By hand, in bytes: the first parts of all jobs form an M/D/1 queue of 1000; the rest waits for all work, and for
+    // the first parts.
     let lambda = rho / (0.8 * small + 0.2 * huge);
     let first = lambda * small;
     let at_small = small + lambda * small * small / (2.0 * (1.0 - first));
@@ -253,7 +255,7 @@ fn a_rank_that_rises_once_is_two_bands_of_service() {
     close(found.response_ms_at(huge) * 1e3, at_huge, 1e-9, "huge");
 }
 
-/// Priorities that are drawn for each job, whatever its size: a job of priority p sees those below p of the load.
+/// Priorities drawn for each job, independently of its size: a job of priority p sees the share p of the load.
 #[test]
 fn ranks_by_errors_alone_are_random_priorities() {
     let (queue, rho) = (queue("exponential:mean=5000", 0.8), 0.8);

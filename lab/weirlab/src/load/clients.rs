@@ -1,4 +1,4 @@
-//! Who asks: groups of clients with their addresses, and how long they wait.
+//! The clients of a load: groups with their addresses, and their patience.
 
 use std::net::IpAddr;
 
@@ -8,14 +8,14 @@ use testbed::Load;
 use units::Nanos;
 use workload::{CLOSED_CONNECTIONS_MAX, ClosedClient, SIZE_BYTES_MAX};
 
-/// A source address costs its ports' state only, but a typing error should not make a million.
+/// The maximum number of addresses. Each costs only its ports' state, but a typing error should not create a million.
 const ADDRESSES_MAX: usize = 4096;
 
-/// A group, and how many connections of which size it always has under way, if it is closed.
+/// A group, and if it is closed, the number of its connections and their size.
 pub(super) type Asks = (ClientGroup, Option<(u32, u64)>);
 
-/// A group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` stands for all addresses from the one to the other, or a closed one,
-/// `@CONNECTIONSxSIZE`. `@SHARE:visit` and `@SHARE:households` say which visits have one address.
+/// Parses a group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` means all addresses of that range, or a closed one,
+/// `@CONNECTIONSxSIZE`. `@SHARE:visit` and `@SHARE:households` define which visits share an address.
 pub(super) fn group(text: &str) -> Result<Asks, String> {
     let parts = || {
         let (name, rest) = text.split_once('=')?;
@@ -41,14 +41,14 @@ pub(super) fn group(text: &str) -> Result<Asks, String> {
     })
 }
 
-/// `8`, `100KB`
+/// Parses `8` and `100KB`.
 fn closed((connections, size): (&str, &str)) -> Option<(u32, u64)> {
     let (connections, size_bytes) = (connections.parse().ok()?, units::parse_size(size).ok()?);
     let is_sane = (1..=CLOSED_CONNECTIONS_MAX).contains(&connections) && (1..=SIZE_BYTES_MAX).contains(&size_bytes);
     is_sane.then_some((connections, size_bytes))
 }
 
-/// Returns the clients that ask again at once, each as a group.
+/// Returns the clients that request again immediately, each as a group.
 pub(super) fn closed_clients(groups: &[Asks]) -> Vec<ClosedClient> {
     let client = |(group, (_, closed)): (u32, &Asks)| {
         let (connections, size_bytes) = (*closed)?;
@@ -75,7 +75,7 @@ fn addresses_of(text: &str) -> Option<Vec<IpAddr>> {
     }
 }
 
-/// Names are what reports call the groups by.
+/// Checks the names, by which reports identify the groups.
 pub(super) fn check(groups: &[ClientGroup]) -> Result<(), Failure> {
     let twice = |(n, group): (usize, &ClientGroup)| groups[..n].iter().any(|other| other.name == group.name);
     match groups.iter().enumerate().find(|&group| twice(group)) {

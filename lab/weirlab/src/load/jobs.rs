@@ -1,4 +1,4 @@
-//! Which jobs, and when: the trace stretched to a load, or its sizes at Poisson times.
+//! The jobs and their instants: the trace stretched to a load, or its sizes at Poisson times.
 
 use testbed::{Load, Surge};
 use units::wire::CONNECTION_BYTES;
@@ -8,10 +8,11 @@ use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError,
 
 use cli::Failure;
 
-/// Requests per second above which no machine keeps the times; and one a day is the least that makes sense.
+/// The range of rates in requests per second. No machine keeps the times above it, and its minimum is one request a
+/// day.
 const RATE_PER_S: std::ops::RangeInclusive<f64> = 1.0 / 86_400.0..=1_000_000.0;
 
-/// The demand on the link.
+/// What determines the arrivals.
 #[derive(Debug, Clone)]
 pub(crate) enum Demand {
     /// A load of the link.
@@ -49,7 +50,7 @@ pub(crate) fn schedule(wanted: &Load, demand: &Demand, link: Rate) -> Result<Sch
         Some(_) => surge(wanted, &scaling)?,
         None => trace(wanted)?,
     };
-    // Also with a rate: the other wishes have to make sense all the same.
+    // Computed with a rate too, because the other settings must be valid all the same.
     let scaled = workload::schedule(&trace, &scaling).map_err(whose_fault)?;
     Ok(match demand {
         Demand::Load(_) => scaled,
@@ -57,7 +58,7 @@ pub(crate) fn schedule(wanted: &Load, demand: &Demand, link: Rate) -> Result<Sch
     })
 }
 
-/// The trace asked for, or the one this program carries.
+/// The requested trace, or the one in this program.
 pub(crate) fn trace(load: &Load) -> Result<Trace, Failure> {
     let trace = match &load.trace {
         Some(path) => crate::trace::read_for_schedule(path, load.seed)?,
@@ -66,7 +67,7 @@ pub(crate) fn trace(load: &Load) -> Result<Trace, Failure> {
     Ok(if load.shuffle { workload::shuffled(&trace, load.seed) } else { trace })
 }
 
-/// Which of SURGE's servers: 000's open variant, and 002's for users, where nothing is said.
+/// SURGE's server model. The default is 000's for an open load, and 002's for users.
 pub(crate) fn server_model(load: &Load) -> &'static ServerModel {
     load.surge.and_then(Surge::model).unwrap_or(match load.users {
         Some(_) => &ServerModel::ALSADEH_2008,
@@ -74,7 +75,7 @@ pub(crate) fn server_model(load: &Load) -> &'static ServerModel {
     })
 }
 
-/// Returns as many requests as the seconds need, and half as many more: their sum varies a good deal.
+/// Returns as many requests as the seconds need, and half as many more, because their sum varies considerably.
 fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
     let files = Files::matched(server_model(load));
     let requests = match load.seconds.filter(|seconds| (1e-9..=1e9).contains(seconds)) {
@@ -92,18 +93,18 @@ fn surge(load: &Load, scaling: &Scaling) -> Result<Trace, Failure> {
     Ok(workload::surge::trace(&files, requests, load.seed))
 }
 
-/// The part of the mean wire bytes of a request that this file adds.
+/// The part of a request's mean wire bytes that this file contributes.
 fn wire_share(files: &Files, file: usize) -> f64 {
     files.share(file) * (wire_bytes(files.sizes()[file]) + CONNECTION_BYTES) as f64
 }
 
-/// Requests where no seconds are given: those of 000's trace.
+/// The default number of requests, which is that of 000's trace.
 const SURGE_REQUESTS: usize = 90_000;
 
-/// A trace of fewer would be stretched by what its few large files happen to be.
+/// The minimum number of requests. A shorter trace would be stretched by the sizes of its few large files.
 const SURGE_REQUESTS_MIN: usize = 1000;
 
-/// Returns the failure: what was asked for makes no sense, or the trace has nothing to offer.
+/// Returns the failure: either the request is invalid, or the trace is empty.
 fn whose_fault(error: ScheduleError) -> Failure {
     match error {
         ScheduleError::Seconds(_) | ScheduleError::TooManyJobs { .. } => Failure::Usage(format!("--seconds: {error}")),
@@ -112,11 +113,11 @@ fn whose_fault(error: ScheduleError) -> Failure {
     }
 }
 
-/// The sizes of the trace in their order, from the start again when they are used up, at Poisson times; as many as the
-/// trace has unless seconds are given.
+/// The sizes of the trace in their order, repeated when used up, at Poisson times. Without seconds there are as many as
+/// in the trace.
 fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Schedule {
     let wanted = match scaling.seconds {
-        // Six standard deviations more than the mean: all the seconds get their arrivals.
+        // Six standard deviations above the mean: all the seconds get their arrivals.
         Some(seconds) => (rate_per_s * seconds + 6.0 * (rate_per_s * seconds).sqrt() + 6.0) as usize,
         None => trace.arrivals.len(),
     };
@@ -140,7 +141,7 @@ fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Sche
     Schedule { jobs, rho_measured, kept, stretch: 1.0, warning: None }
 }
 
-/// Offered wire bits over what the link carries meanwhile.
+/// The offered wire bits divided by the capacity of the link in that time.
 pub(crate) fn rho_of(sizes: impl Iterator<Item = u64>, kept: Nanos, link: Rate, per_connection: u64) -> f64 {
     let (responses, jobs) = sizes.fold((0, 0u64), |(bytes, jobs), size| (bytes + wire_bytes(size), jobs + 1));
     let connections = jobs as f64 / per_connection as f64;
@@ -163,14 +164,14 @@ mod tests {
         Trace { arrivals: arrivals.collect() }
     }
 
-    /// A mean of 100,000 gaps is within 2 % of its own with 6 standard deviations to spare.
+    /// The mean of 100,000 gaps is within 2 % of the expected one, with 6 standard deviations to spare.
     #[test]
     fn poisson_times_have_the_rate_and_the_spread() {
         let schedule = poisson(&trace(), 1000.0, 1, &scaling(Some(100.0)));
         assert!((98_000..102_000).contains(&schedule.jobs.len()), "{}", schedule.jobs.len());
         let gaps: Vec<f64> =
             schedule.jobs.windows(2).map(|pair| (pair[1].arrival - pair[0].arrival).as_secs_f64()).collect();
-        // Of exponential gaps, the share 1/e is longer than the mean; of even ones none or all would be.
+        // Of exponential gaps, the share 1/e is longer than the mean; of equal gaps none would be.
         let longer = gaps.iter().filter(|&&gap| gap > 1e-3).count() as f64 / gaps.len() as f64;
         assert!((longer - (-1.0_f64).exp()).abs() < 0.01, "{longer}");
         assert_eq!(schedule.kept, Nanos::from_secs(100));
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(poisson(&trace(), 100.0, 1, &scaling(None)).jobs.len(), 100);
     }
 
-    /// A file's repeat means nothing to users, and a command line refuses it.
+    /// A file's `repeat` has no effect on users, and a command line refuses it.
     #[test]
     fn users_ask_without_end() {
         let jobs = |more: &str| {

@@ -1,10 +1,10 @@
-//! What the manifest says about where and from what a run was made.
+//! Entries of the manifest about the machine and the program of a run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Commit of this project, `-dirty` when the tree has changes, `unknown` where it cannot be told: `WEIR_COMMIT` at
-/// build time if set, else that of the source tree this was built in, if it is still there.
+/// The commit of this project, with `-dirty` if the tree has changes, or `unknown`: `WEIR_COMMIT` at build time if set,
+/// otherwise the commit of the source tree in which this was built, if that still exists.
 pub(crate) fn commit() -> String {
     option_env!("WEIR_COMMIT")
         .map(str::to_owned)
@@ -19,7 +19,7 @@ fn commit_of(tree: &Path) -> Option<String> {
 }
 
 fn git(tree: &Path, words: &[&str]) -> Option<String> {
-    // Experiments run as root in somebody else's tree, which git would refuse to read.
+    // Experiments run as root in another user's tree, which git would refuse to read.
     let mut command = Command::new("git");
     command.args(["-c", "safe.directory=*", "--no-optional-locks", "-C"]).arg(tree).args(words);
     let output = command.stderr(Stdio::null()).stdin(Stdio::null()).output().ok()?;

@@ -1,4 +1,4 @@
-//! From what came out of a run to its manifest, the table and the JSON.
+//! Converts the outcome of a run to its manifest, the table and the JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
     }
 }
 
-/// Each page with the times at which it was there, or the end of the run where it was not.
+/// Each page with the times at which it was complete, or the end of the run if it was not.
 pub(crate) fn pages(outcome: &loadgen::Outcome) -> Vec<PageRecord> {
     let mut came = vec![(0, 0); outcome.pages.len()];
     for record in outcome.records.iter().filter(|record| record.is_complete()) {
@@ -60,13 +60,13 @@ pub(crate) fn pages(outcome: &loadgen::Outcome) -> Vec<PageRecord> {
     outcome.pages.iter().zip(came).map(record).collect()
 }
 
-/// Groups of clients, or classes of them.
+/// The names of the groups or classes of clients.
 fn groups(args: &Args, wanted: &Wanted) -> Vec<String> {
     let groups = wanted.clients.iter().map(|group| &group.name);
     groups.chain(args.load.class.iter().map(|customer| &customer.name)).cloned().collect()
 }
 
-/// Returns the clients that ask only when answered, also next to an open load.
+/// Describes the clients that send requests only after responses, including those next to an open load.
 fn closed(wanted: &Wanted) -> Option<String> {
     let users = wanted.users.iter().map(|users| users.who.clone());
     let clients = wanted.closed.iter().map(|client| {
@@ -77,7 +77,7 @@ fn closed(wanted: &Wanted) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// The load asked for, its mean where it changes.
+/// The requested load, or its mean if it changes.
 fn rho(load: &Load) -> Option<f64> {
     match &load.profile {
         Some(profile) => profile.parse().ok().map(|load: workload::LoadProfile| load.mean_rho()),
@@ -120,7 +120,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     environment
 }
 
-/// Returns the reason why the run may not be used: the generator, or a server of other things, would be what was measured.
+/// Returns the reason why the run may not be used: it would have measured the generator, or a server with other files.
 fn void(outcome: &loadgen::Outcome, wanted: &Wanted, client_cpu: f64, lateness_p99: Nanos) -> Option<String> {
     let mut reasons: Vec<String> = wrong_answers(&outcome.records, &wanted.url).into_iter().collect();
     reasons.extend(of_generator(outcome, wanted.schedule.jobs.len(), client_cpu, lateness_p99));
@@ -149,7 +149,7 @@ fn of_generator(outcome: &loadgen::Outcome, jobs: usize, client_cpu: f64, latene
     reasons
 }
 
-/// Names the number of answers that were not the file asked for, and the first of them.
+/// Describes the number of responses that were not the requested file, and the first of them.
 fn wrong_answers(records: &[JobRecord], url: &Url) -> Option<String> {
     let mut wrong = records.iter().filter(|record| record.outcome == Outcome::Wrong);
     let first = wrong.next()?;
@@ -165,7 +165,8 @@ fn wrong_answers(records: &[JobRecord], url: &Url) -> Option<String> {
     ))
 }
 
-/// A server that refused every single job was not there, and one that answered other things is not what was to be measured.
+/// Checks that the server answered. If it refused every job it was not running, and if every answer was wrong it was
+/// not the intended server.
 pub(crate) fn check_answered(run: &Run, url: &Url) -> Result<(), Failure> {
     if run.records.iter().all(|record| record.outcome == Outcome::Refused) {
         return Err(Failure::Failed(format!("{url}: every connection was refused")));
@@ -173,7 +174,7 @@ pub(crate) fn check_answered(run: &Run, url: &Url) -> Result<(), Failure> {
     wrong_answers(&run.records, url).map_or(Ok(()), |wrong| Err(Failure::Failed(wrong)))
 }
 
-/// Prints the table, or with `json` one object and nothing else.
+/// Prints the table, or with `json` only one object.
 pub(crate) fn print(run: &Run, lateness: &Histogram<u64>, rho_measured: f64, json: bool) -> Result<(), Failure> {
     if run.records.is_empty() {
         return Ok(());
@@ -212,7 +213,7 @@ fn as_json(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measured
     })
 }
 
-/// Returns the number that `environment` keeps.
+/// Returns the number stored in `environment`.
 fn connections_peak(run: &Run) -> Option<u64> {
     run.manifest.environment.get("connections_peak")?.parse().ok()
 }
@@ -255,7 +256,7 @@ fn as_table(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measure
     text
 }
 
-/// No schedule on a link is below its bound: where a run is, its bytes went over another link, loopback for example.
+/// A schedule on a link is never below its bound. If a run is, its bytes used another link, for example loopback.
 fn bound(run: &RunSummary) -> String {
     let Some(Bounds { bound_ms, ideal_ps_ms, bound_ratio }) = run.bounds else { return "unknown".into() };
     let doubt = match run.beat_wire_time {
@@ -274,7 +275,7 @@ fn group_line(group: &GroupSummary) -> String {
     format!("{name:<14} {jobs} jobs, {completed} complete, {per_s:.2} per second; response time {times}\n")
 }
 
-/// The number of jobs that ended in each way; zero counts too.
+/// The number of jobs that ended in each way, including zero.
 fn counts(records: &[JobRecord]) -> impl Iterator<Item = (&'static str, usize)> {
     let ended = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
     Outcome::ALL.into_iter().map(move |outcome| (outcome.name(), ended(outcome)))

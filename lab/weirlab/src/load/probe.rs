@@ -1,4 +1,4 @@
-//! One look at the server before the run: a mistyped port should cost a second, not a run of minutes.
+//! Probes the server before the run: a mistyped port should cost a second, not a run of minutes.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,12 +13,13 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const HEAD_BYTES_MAX: u64 = 16 << 10;
 
-/// Checks that somebody listens and speaks the protocol, and gives the server's name: `given`, or what it calls itself, or `unknown`.
+/// Checks that a server listens and supports the protocol. Returns the server's name: `given`, or what it calls itself,
+/// or `unknown`.
 pub(crate) fn server_name(url: &Url, plan: &Plan, given: Option<&str>) -> Result<String, Failure> {
     let target = plan.target;
     if let (Protocol::Http3 { .. }, Some(tls)) = (plan.protocol, &plan.tls) {
         loadgen::check_http3(target, tls).map_err(|error| Failure::Failed(format!("{url}: {error}")))?;
-        // It may listen on UDP alone, and is not asked over TCP.
+        // It may listen only on UDP, and is not probed over TCP.
         return Ok(given.unwrap_or("unknown").into());
     }
     let stream = TcpStream::connect_timeout(&target, CONNECT_WITHIN)
@@ -29,7 +30,7 @@ pub(crate) fn server_name(url: &Url, plan: &Plan, given: Option<&str>) -> Result
     if let Some(name) = given {
         return Ok(name.into());
     }
-    // A server that does not answer this can still be measured: that it does not is then what is found.
+    // A server that does not answer this can still be measured; the run then shows that.
     let head = ask(stream, url).unwrap_or_default();
     Ok(product(&head).unwrap_or("unknown").into())
 }
@@ -42,7 +43,7 @@ fn ask(mut stream: TcpStream, url: &Url) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// The first product of the `Server` field without its version: `nginx` of `nginx/1.22.1` (RFC 9110 section 10.2.4).
+/// The first product of the `Server` field without its version: `nginx` for `nginx/1.22.1` (RFC 9110 section 10.2.4).
 fn product(head: &str) -> Option<&str> {
     let fields = head.lines().skip(1).take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(':'));
     let (_, value) = { fields }.find(|(name, _)| name.eq_ignore_ascii_case("server"))?;

@@ -1,4 +1,4 @@
-//! The files of a site, out of its folder.
+//! Reads the files of a site from its folder.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use workload::{DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Documents};
 
 use cli::Failure;
 
-/// The files below this folder that pages are made of. Links are followed, as a web server follows them.
+/// The files below this folder from which pages are formed. Links are followed, as by a web server.
 pub(super) fn read(folder: &Path) -> Result<Documents, Failure> {
     let (mut files, mut bytes) = (vec![], 0);
     let mut folders = vec![(folder.to_owned(), String::new())];
@@ -16,7 +16,7 @@ pub(super) fn read(folder: &Path) -> Result<Documents, Failure> {
         for entry in fs::read_dir(&folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Some(name) = entry.file_name().to_str().map(String::from) else { continue };
-            // A link that leads nowhere is not served either.
+            // A server does not serve a broken link either.
             let Ok(found) = fs::metadata(entry.path()) else { continue };
             let is_link = entry.file_type().map_err(failed)?.is_symlink();
             if found.is_dir() && !is_link {

@@ -1,4 +1,4 @@
-//! Load that waits: SURGE's users, WebStone's clients, and visitors of pages.
+//! Closed loads: SURGE's users, WebStone's clients, and visitors of pages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,22 +16,22 @@ use super::jobs;
 use super::site;
 use cli::Failure;
 
-/// Users, and what is known of them before the run.
+/// Users, and their properties that are known before the run.
 pub(crate) struct Users {
     pub(crate) source: Box<dyn Source>,
-    /// The users in the manifest's words.
+    /// A description of the users for the manifest.
     pub(crate) who: String,
-    /// All sizes they may ask for.
+    /// All sizes that they may request.
     pub(crate) sizes: BTreeSet<u64>,
-    /// The instant from which nobody asks.
+    /// The instant from which no user sends requests.
     pub(crate) until: Nanos,
-    /// Mean number of requests of a visit, rounded.
+    /// The mean number of requests of a visit, rounded.
     pub(crate) visit_requests: Option<u64>,
-    /// The site whose files they ask for.
+    /// The site whose files they request.
     pub(crate) documents: Option<Arc<Documents>>,
 }
 
-/// The users asked for; `None` where the load is open.
+/// The users of a load; `None` if the load is open.
 pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Option<Users>, Failure> {
     if load.pages {
         return pages(load, rate_per_s, link, at_once).map(Some);
@@ -76,7 +76,7 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
     let until = until(load, "--pages")?;
     let pages = PageLoads::new(rho, link, until.as_secs_f64(), at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
-    // The same of every seed, so that runs of several are of one load.
+    // The same for every seed, so that runs with several seeds have one load.
     let visit_requests = Some(PAGE_OBJECTS_MEDIAN);
     let (who, sizes, source) = ("page loads".into(), pages.sizes(), Box::new(pages));
     Ok(Users { who, sizes, until, visit_requests, documents: None, source })
@@ -95,7 +95,7 @@ fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_o
     Ok(Users { who, sizes, until, visit_requests, documents, source: Box::new(readers) })
 }
 
-/// Users ask without end, so the run has to be given one.
+/// The end of the run. Users send requests without end, so it must be given.
 fn until(load: &Load, flag: &str) -> Result<Nanos, Failure> {
     match load.seconds {
         Some(seconds) if (1e-9..=1e9).contains(&seconds) => Ok(Nanos((seconds * 1e9).round() as u64)),

@@ -1,4 +1,4 @@
-//! `weirlab run`: experiment files from start to table. The experiment itself is the crate `lab`.
+//! `weirlab run`: experiment files from start to table. The crate `testbed` conducts the experiment itself.
 
 mod points;
 
@@ -14,7 +14,7 @@ use testbed::{Conducted, ExperimentFile, Folder, Interrupt, Machines, Order, Ove
 use cli::Failure;
 use points::Prepared;
 
-/// The folder of what is served in a machine in virtual time: in its memory, on a file system that answers at once.
+/// The folder of served files in a machine in virtual time. It is in memory, on a file system that answers immediately.
 const VIRTUAL_SITE: &str = "/run";
 
 #[derive(clap::Args)]
@@ -60,12 +60,12 @@ pub struct Args {
     json: bool,
 }
 
-/// An experiment with what is known of its jobs.
+/// An experiment, with the known properties of its jobs.
 struct Task {
     file: ExperimentFile,
     prepared: Prepared,
     out: PathBuf,
-    /// The words that make `weirlab` do it again.
+    /// The arguments that make `weirlab` repeat it.
     again: Vec<String>,
 }
 
@@ -95,13 +95,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// `runs/NAME-<unix time>`: sorted by age, and out of version control.
+/// `runs/NAME-<unix time>`, which is sorted by age and not under version control.
 fn default_out(name: &str) -> PathBuf {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Path::new("runs").join(format!("{name}-{unix_s}"))
 }
 
-/// Reads a length of run on the command line.
+/// Parses the length of a run on the command line.
 fn seconds(text: &str) -> Result<u64, String> {
     testbed::check_seconds(text.parse().map_err(|_| format!("`{text}` is not a number of whole seconds"))?)
 }
@@ -110,7 +110,7 @@ fn rho(text: &str) -> Result<f64, String> {
     testbed::check_rho(text.parse().map_err(|_| format!("`{text}` is not a number"))?)
 }
 
-/// The experiment of the file, changed by what the command line says.
+/// The experiment of the file, with the changes of the command line.
 fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
     let overrides = Overrides { seconds: args.seconds, seed: args.seed, rho: args.rho, trace: args.trace.clone() };
     let path = file;
@@ -123,7 +123,7 @@ fn read(file: &Path, args: &Args) -> Result<ExperimentFile, Failure> {
     Ok(file)
 }
 
-/// The experiments, each with its folder, cut to the runs and points asked for.
+/// The experiments, each with its folder, reduced to the requested runs and points.
 fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task>, Failure> {
     let (is_one, mut names) = (files.len() == 1, BTreeSet::new());
     let task = |(path, mut file): (&PathBuf, ExperimentFile)| {
@@ -133,14 +133,14 @@ fn tasks(files: Vec<ExperimentFile>, out: &Path, args: &Args) -> Result<Vec<Task
         let whole = file.clone();
         file.keep_only(&args.only, &args.points).map_err(Failure::Usage)?;
         let out = if is_one { out.into() } else { out.join(&file.name) };
-        // A machine in virtual time does one run in a folder of its own: no other is there to be known.
+        // A machine in virtual time does one run in its own folder, in which there are no other runs.
         let known = if testbed::is_virtual() { &file } else { &whole };
         Ok(Task { prepared: Prepared::of(known)?, file, out, again: again(path, args)? })
     };
     args.files.iter().zip(files).map(task).collect()
 }
 
-/// Returns the arguments of `weirlab` that do this experiment again from any folder.
+/// Returns the arguments of `weirlab` that repeat this experiment from any folder.
 fn again(file: &Path, args: &Args) -> Result<Vec<String>, Failure> {
     let whole = |path: &Path| -> Result<String, Failure> { Ok(std::path::absolute(path)?.display().to_string()) };
     let mut words = vec!["run".to_owned(), whole(file)?];
@@ -164,7 +164,7 @@ impl Task {
         Folder { path: &self.out, text: &self.file.text, expected: &self.prepared.expected }
     }
 
-    /// Prints what came of the points; where nothing varies, one object or table without a point.
+    /// Prints the results of the points; if nothing varies, one object or table without a point.
     fn print(&self, ended: Vec<Conducted>, json: bool) -> Result<(), Failure> {
         let mut points = vec![];
         for (point, ended) in self.file.points().iter().zip(ended) {
@@ -182,16 +182,16 @@ impl Task {
             (_, true) => serde_json::json!({ "experiment": self.file.name, "points": points }).to_string() + "\n",
             (_, false) => points.iter().map(PointSummary::table).collect::<Vec<_>>().join("\n"),
         };
-        // Not `print!`, which panics when the reader has gone.
+        // Not `print!`, which panics if the reader has closed the pipe.
         Ok(io::stdout().write_all(text.as_bytes())?)
     }
 }
 
-/// The summary of one point of an experiment; of the only one, if nothing varies.
+/// The summary of one point of an experiment, which is the only one if nothing varies.
 #[derive(serde::Serialize)]
 struct PointSummary {
     point: String,
-    /// The keys varied and their values.
+    /// The varied keys and their values.
     values: serde_json::Value,
     #[serde(flatten)]
     summary: Summary,
@@ -204,7 +204,7 @@ impl PointSummary {
     }
 }
 
-/// `weir` beside this very program, so that a build is tested against itself; else the one in PATH.
+/// `weir` next to this program, so that a build is tested with itself, or otherwise from PATH.
 fn our_programs() -> Result<Programs, Failure> {
     let weirlab = std::env::current_exe()?;
     let beside = weirlab.with_file_name("weir");

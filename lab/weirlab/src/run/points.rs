@@ -1,4 +1,4 @@
-//! The points of an experiment with the jobs of each: those of the very schedule that `weirlab load` will make.
+//! The points of an experiment with the jobs of each, from the same schedule that `weirlab load` will create.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use workload::Job;
 use crate::load;
 use cli::Failure;
 
-/// The facts of an experiment that are known before it begins.
+/// The properties of an experiment that are known before it begins.
 pub(super) struct Prepared {
     /// The jobs of each point, by its name.
     jobs: BTreeMap<String, Jobs>,
-    /// Digest of every run, by its folder in that of the experiment.
+    /// The digest of every run, by its folder in the experiment's folder.
     pub(super) expected: BTreeMap<PathBuf, String>,
 }
 
-/// The facts of the jobs of a point that have to be known.
+/// The required properties of the jobs of a point.
 struct Jobs {
-    /// Sizes of all files asked for.
+    /// The sizes of all requested files.
     sizes: BTreeSet<u64>,
     digest: String,
-    /// Until a link that always works has sent everything.
+    /// The time until a link that is always busy has sent everything.
     lasts: Duration,
 }
 
 impl Prepared {
-    /// Makes the jobs of every point; a trace that cannot be read, or is too short, is found here.
+    /// Creates the jobs of every point. A trace that cannot be read or is too short is an error here.
     pub(super) fn of(file: &ExperimentFile) -> Result<Prepared, Failure> {
         let (mut jobs, mut expected) = (BTreeMap::new(), BTreeMap::new());
         for point in file.points() {
@@ -90,7 +90,7 @@ impl Jobs {
     }
 }
 
-/// When a link that is never idle while there is something to send has sent these jobs.
+/// Returns when a link that never idles while there is something to send has sent these jobs.
 fn sent_by(jobs: &[Job], link: Rate) -> Duration {
     let end = jobs.iter().fold(0, |end_ns: u64, job| {
         let wire_bits = 8 * u128::from(workload::wire_bytes(job.size_bytes));

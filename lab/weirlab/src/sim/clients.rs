@@ -1,4 +1,4 @@
-//! The clients of a simulation, from words.
+//! Parses the clients of a simulation.
 
 use cli::Failure;
 use sched::policy::{ClientShareSpec, Network};
@@ -35,7 +35,7 @@ fn owners(text: &str) -> Result<Owners, Failure> {
     })
 }
 
-/// A closed client, or several of one network.
+/// Parses a closed client, or several of one network.
 fn closed(at: u64, text: &str) -> Result<Vec<Closed>, Failure> {
     let parts = || {
         let (connections, size) = text.split_once(',')?;

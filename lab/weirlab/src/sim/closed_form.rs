@@ -1,5 +1,5 @@
-//! Which simulations have a closed form: one link, Poisson arrivals at a load below 1, sizes alone, a policy that is exactly
-//! what the formula is of.
+//! The simulations that have a closed form: one link, Poisson arrivals at a load below 1, known only by size, and a
+//! policy for which the formula is exact.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use theory::mg1::{Mg1, Policy};
 use super::{Model, SimSpec, Wire};
 use crate::theory::{distribution, rank};
 
-/// The values that the formulas give for such runs, by the name of the metric that they foretell.
+/// The values that the formulas give for such runs, by the name of the predicted metric.
 pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
     let is_plain = spec.wire == Wire::Plain && spec.seconds.is_none();
     let (true, Some(rho), Some(dist)) = (spec.model == Model::Queue && is_plain, spec.rho, &spec.dist) else {
@@ -27,16 +27,18 @@ pub fn of(spec: &SimSpec) -> Option<BTreeMap<&'static str, f64>> {
     Some(metrics.into_iter().filter(|(_, value)| value.is_finite()).collect())
 }
 
-/// The parts of a mean size that are near enough to service without chunks.
+/// The number of parts of a mean size that is close enough to service without chunks.
 const PARTS_MIN: f64 = CHUNKS_OF_MEAN_MIN as f64;
 
-/// Returns true if service is without chunks, or is as good as that, which the usual chunks of a rank that takes turns are.
+/// Returns true if service has no chunks, or chunks so small that they make no difference, which is the default for a
+/// rank that takes turns.
 fn is_preemptive(spec: &SimSpec, mean_bytes: f64) -> bool {
     let is_rank = spec.policy.starts_with("rank:");
     spec.chunk.is_none_or(|bytes| is_rank && bytes as f64 * PARTS_MIN <= mean_bytes)
 }
 
-/// Round robin is only near processor sharing, and bands that learn their cuts only near those of the formula.
+/// Returns the policy of the formula. Round robin only approaches processor sharing, and bands that learn their cuts
+/// only approach those of the formula.
 fn policy(spec: &str) -> Option<Policy> {
     match spec.parse().ok()? {
         Policy::Ps if spec != "ps" => None,
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn of_processor_sharing_by_hand() {
-        // 4 ms of service at rho 0.8: 20 ms in the mean, five times the time alone for every size.
+        // 4 ms of service at rho 0.8: 20 ms on average, five times the time alone for every size.
         let theory = foretold("ps", "").unwrap();
         let [mean, slowdown] = ["response_time_ms_mean", "slowdown_mean"].map(|name| theory[name]);
         assert!((mean - 20.0).abs() < 1e-2 && (slowdown - 5.0).abs() < 1e-3, "{theory:?}");

@@ -1,5 +1,5 @@
-//! `weirlab sim`: one simulation. The models are the crate `sim`; here words become their configurations, and their
-//! outcomes a table or JSON. Python's sweeps call it for every cell of a grid, first with `--check`.
+//! `weirlab sim`: one simulation. The crate `sim` has the models; this module creates their configurations from specs,
+//! and tables or JSON from their outcomes. Python's sweeps call it for every cell of a grid, first with `--check`.
 
 mod clients;
 mod closed_form;
@@ -28,18 +28,18 @@ use sim::{Hooks, Summary};
 
 use crate::load::machine;
 
-/// The result of one simulation, whatever the model.
+/// The result of one simulation of any model.
 pub struct SimOutcome {
     pub summary: Summary,
-    /// The figures of this model alone, as they stand in the JSON after the summary; the same for the same spec.
+    /// The figures specific to this model, as they appear in the JSON after the summary; the same for the same spec.
     pub details: Map<String, Value>,
-    /// The link's or the server's network.
+    /// The rate of the link, or of the server's network.
     pub link_bps: u64,
-    /// Jobs that left, warm-up included: what a speed is counted in.
+    /// The number of jobs that left, including the warm-up, from which the speed is computed.
     pub simulated_jobs: u64,
 }
 
-/// Whether [`run`] would start: everything wrong with the spec is found here, and nothing is simulated.
+/// Checks whether [`run`] would start. All mistakes in the spec are found here, and nothing is simulated.
 pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     refuse_users(spec)?;
     if spec.model != Model::Packet
@@ -54,7 +54,8 @@ pub fn check(spec: &SimSpec) -> Result<(), Failure> {
     }
 }
 
-/// Simulates. Pure but for the trace it may read. A run without a job to be counted is an error: it has no mean.
+/// Runs the simulation. It is pure, except that it may read a trace. A run without a counted job is an error, because
+/// it has no mean.
 pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     let outcome = match spec.model {
         Model::Queue => queue::run(spec, hooks),
@@ -70,7 +71,8 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     Ok(outcome)
 }
 
-/// Returns a remark if sizes are so small that whole bytes have another mean. The load is right then, the sizes are not.
+/// Returns a remark if sizes are so small that rounding to whole bytes changes the mean. The load is then right, but
+/// the sizes are not.
 fn rounding(spec: &SimSpec) -> Option<String> {
     let sizes = crate::theory::distribution(spec.dist.as_deref()?).ok()?;
     let (asked, drawn) = (sizes.mean(), sizes.mean_drawn());
@@ -80,10 +82,10 @@ fn rounding(spec: &SimSpec) -> Option<String> {
     })
 }
 
-/// The share of the mean.
+/// The minimum change of the mean that is reported, as a share of it.
 const ROUNDING_SAID: f64 = 0.005;
 
-/// Returns a remark if a rank is simulated in chunks that nobody asked for.
+/// Returns a remark if a rank is simulated in chunks that were not requested.
 fn chunks(spec: &SimSpec, outcome: &SimOutcome) -> Option<String> {
     let bytes = outcome.details.get("service")?.get("chunk_bytes")?;
     let is_usual = spec.chunk.is_none() && spec.policy.starts_with("rank:");
@@ -142,7 +144,7 @@ pub struct Args {
     check: bool,
 }
 
-/// See `build.rs`: what an older program made is not mixed with what this one makes.
+/// The digest of the sources (see `build.rs`), so that results of different programs are not mixed.
 const MODEL_DIGEST: &str = env!("WEIR_MODEL_DIGEST");
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -177,7 +179,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     output::print(&spec, &outcome, took, json)
 }
 
-/// On standard error, and only if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress_bar(spec: &SimSpec) -> ProgressBar {
     let template = "{elapsed} {wide_bar} {human_pos} jobs, {per_sec}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());

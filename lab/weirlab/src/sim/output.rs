@@ -1,4 +1,4 @@
-//! What a simulation says: the table, the JSON, the folder with every job.
+//! The output of a simulation: the table, the JSON, and the folder with every job.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub(super) struct Records {
     folder: PathBuf,
     writer: RecordWriter,
     written: Written,
-    /// The first that went wrong; the simulation itself cannot be told to stop.
+    /// The first error; the simulation itself cannot be stopped.
     error: Option<FileError>,
 }
 
@@ -34,7 +34,7 @@ impl Records {
                 folder.display()
             )));
         }
-        // A signal that comes from here on waits for the thread below.
+        // From here on, a signal is handled by the thread below.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let writer = Run::create_records(folder)?;
         if let Some(part) = writer.part() {
@@ -62,18 +62,18 @@ impl Records {
     }
 }
 
-/// Removes the file that has begun if a signal ends the process, as any other failure does.
+/// Removes the unfinished file if a signal ends the process, as any other failure does.
 fn remove_if_interrupted(part: PathBuf, mut signals: Signals) {
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            // The signal is what ends the process, whether or not there is a file.
+            // The signal ends the process, whether or not there is a file.
             let _ = std::fs::remove_file(&part);
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
 }
 
-/// The common facts of the records.
+/// Properties of the records as a whole.
 #[derive(Debug, Default)]
 struct Written {
     jobs: u64,
@@ -92,12 +92,13 @@ impl Written {
         self.jobs += 1;
     }
 
-    /// Returns true if jobs are not numbered from 0: a server counts its own requests, those of the warm-up and others included.
+    /// Returns true if jobs are not numbered from 0: the server model counts all of its requests, including those of
+    /// the warm-up.
     fn has_gaps(&self) -> bool {
         self.jobs > 0 && (self.number_min, self.number_max + 1) != (0, self.jobs)
     }
 
-    /// The time in which the counted jobs came.
+    /// The time in which the counted jobs arrived.
     fn seconds(&self, spec: &SimSpec, outcome: &SimOutcome) -> Option<f64> {
         let (first, last) = self.arrivals?;
         let is_warmed_up = spec.warm_up.unwrap_or(0) > 0 || outcome.simulated_jobs > self.jobs;
@@ -133,7 +134,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
     })
 }
 
-/// Returns the clients, if each asks only when answered.
+/// Describes the clients, if each sends requests only after responses.
 fn closed(spec: &SimSpec) -> Option<String> {
     if let Some(who) = spec.webstone.who().or_else(|| spec.pages.who()) {
         return Some(who);
@@ -145,7 +146,7 @@ fn closed(spec: &SimSpec) -> Option<String> {
     }
 }
 
-/// Returns true if no bit arrives before its time, so that a report may hold the run against that.
+/// Returns true if no bit arrives before its time, so that a report may check the run for that.
 fn serialises(spec: &SimSpec) -> bool {
     match spec.model {
         Model::Queue => true,
@@ -154,8 +155,8 @@ fn serialises(spec: &SimSpec) -> bool {
     }
 }
 
-/// The bytes that the model's link counts. The network of the model server has headers of its own, so of its jobs only the sizes are
-/// surely on it: the bound is then the lower.
+/// The bytes that the model's link counts. The network of the model server has different headers, so only the sizes of
+/// its jobs are certainly on it, which makes the bound lower.
 fn wire(spec: &SimSpec) -> record::Wire {
     match (spec.model, spec.wire) {
         (Model::Packet, _) | (Model::Queue, Wire::Tcp) => record::Wire::Tcp,
@@ -163,7 +164,7 @@ fn wire(spec: &SimSpec) -> record::Wire {
     }
 }
 
-/// Prints the table, or with `json` one object and nothing else.
+/// Prints the table, or with `json` only one object.
 pub(super) fn print(spec: &SimSpec, outcome: &SimOutcome, took: Took, json: bool) -> Result<(), Failure> {
     let text = match json {
         true => Value::Object(as_json(spec, outcome, took)?).to_string() + "\n",
@@ -172,11 +173,11 @@ pub(super) fn print(spec: &SimSpec, outcome: &SimOutcome, took: Took, json: bool
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// The time that the simulation took of this machine.
+/// The time that the simulation took on this machine.
 #[derive(Clone, Copy)]
 pub(super) struct Took {
     pub elapsed: Duration,
-    /// The time of this process; less than `elapsed` where others wanted the core too.
+    /// The CPU time of this process; less than `elapsed` if other programs used the core too.
     pub cpu: Duration,
 }
 
@@ -186,7 +187,7 @@ impl Took {
     }
 }
 
-/// CPU time of this process so far.
+/// The CPU time of this process so far.
 pub(super) fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -237,7 +238,7 @@ fn as_table(spec: &SimSpec, outcome: &SimOutcome, took: Took) -> String {
     text + &format!("speed          {speed} jobs per second, {cpu_s:.2} s of CPU{mega}\n")
 }
 
-/// A detail as a person reads it: no quotes, no braces.
+/// Formats a detail for readers, without quotes and braces.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -250,7 +251,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The most memory this process ever had, as the kernel says it.
+/// The maximum memory of this process so far, as reported by the kernel.
 fn peak_rss_bytes() -> Option<u64> {
     let status = Process::myself().and_then(|process| process.status()).ok()?;
     status.vmhwm.map(|kib| kib * 1024)

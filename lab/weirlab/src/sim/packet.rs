@@ -1,4 +1,4 @@
-//! From a spec to the model of TCP over a bottleneck.
+//! Converts a spec to the model of TCP over a bottleneck.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
     let base = Config::default();
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let shaping = one_of("shaping", packet.shaping.as_deref().unwrap_or("off"), &SHAPINGS)?;
-    // The papers' bands are of another server.
+    // The papers' bands belong to another server.
     let is_paper = packet.tcp.as_deref() == Some("2003");
     let is_weir = shaping == Shaping::Paced || (shaping != Shaping::Off && !is_paper);
     let is_router = packet.tcp.as_deref() == Some("router");
@@ -98,14 +98,15 @@ fn one_of<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> Result<T, Fa
     found.ok_or_else(|| wrong(field)(format!("unknown value `{text}`; expected one of {}", names.join(", "))))
 }
 
-/// `NAME` or `NAME:NUMBER`.
+/// Parses `NAME` or `NAME:NUMBER`.
 fn numbered<'a, N: FromStr<Err: Display>>(field: &str, text: &'a str) -> Result<(&'a str, Option<N>), Failure> {
     let Some((name, number)) = text.split_once(':') else { return Ok((text, None)) };
     let number = number.parse().map_err(|error| wrong(field)(format!("`{text}`: {error}")))?;
     Ok((name, Some(number)))
 }
 
-/// HTB with the burst the laboratory gives it: a full packet, or a millisecond if that is more.
+/// Parses the shape of the link. HTB has the burst that it has in the laboratory: a full packet, or a millisecond if
+/// that is more.
 fn shape(text: &str, link: Rate) -> Result<Shape, Failure> {
     const PACKET_BYTES: u64 = 1600;
     let usual = PACKET_BYTES.max(link.bits_per_s() / 8000);
@@ -207,7 +208,7 @@ fn closed_load(spec: &SimSpec) -> Result<Option<ClosedLoad>, Failure> {
     Ok(Some(ClosedLoad { users, sizes: sizes(spec)?, until: until(spec)?, requests_max }))
 }
 
-/// When arrivals end.
+/// The end of arrivals.
 fn until(spec: &SimSpec) -> Result<Nanos, Failure> {
     spec.seconds.map_or(Ok(Nanos::MAX), |seconds| match (1e-9..=1e9).contains(&seconds) {
         true => Ok(Nanos((seconds * 1e9).round() as u64)),
@@ -215,7 +216,7 @@ fn until(spec: &SimSpec) -> Result<Nanos, Failure> {
     })
 }
 
-/// The jobs, drawn as they are asked for.
+/// The jobs, drawn when they are needed.
 fn jobs(spec: &SimSpec, config: &Config) -> Result<Box<dyn Iterator<Item = Job>>, Failure> {
     let until = until(spec)?;
     let most = spec.jobs.map_or(usize::MAX, |jobs| usize::try_from(jobs).unwrap_or(usize::MAX));
@@ -226,7 +227,7 @@ fn jobs(spec: &SimSpec, config: &Config) -> Result<Box<dyn Iterator<Item = Job>>
         }
         None => {
             let sizes = sizes(spec)?;
-            // Of users nobody knows when they come; packet headers are a few per cent.
+            // The arrivals of users are unknown; packet headers are a few per cent.
             let service_ns = sizes.mean_drawn() * 8e9 / config.link.bits_per_s() as f64;
             sim::queue::check_span(&sizes, service_ns, &load(spec)?, spec.jobs.unwrap_or(0))
                 .map_err(super::queue::failure)?;
@@ -252,7 +253,7 @@ fn sizes(spec: &SimSpec) -> Result<Distribution, Failure> {
     distribution(dist)
 }
 
-/// The trace as it would load the link fully.
+/// The trace, scaled to a load of 1.
 fn replay(spec: &SimSpec, config: &Config) -> Result<Vec<Job>, Failure> {
     let (Some(file), None) = (&spec.trace, &spec.dist) else {
         return Err(wrong("trace")("a trace has its own sizes and times: write no --dist"));

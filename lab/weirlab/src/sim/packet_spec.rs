@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// All have defaults: today's Linux on a link without delay and loss, shaping off, a FIFO of 100 packets under an HTB.
+/// All fields have defaults: today's Linux on a link without delay and loss, shaping off, and a FIFO of 100 packets
+/// under an HTB.
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Only with --model packet")]
@@ -102,7 +103,7 @@ pub struct PacketSpec {
 }
 
 impl PacketSpec {
-    /// The first field that is set, for a model that has none of them.
+    /// The first field that is set, used by models that have none of these fields.
     pub fn first_set(&self) -> Option<String> {
         let fields = serde_json::to_value(self).ok()?;
         fields.as_object()?.keys().next().cloned()

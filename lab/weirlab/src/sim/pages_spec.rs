@@ -7,7 +7,7 @@ use sim::queue::{Arrivals, PageLoad};
 use super::SimSpec;
 use super::queue::wrong;
 
-/// All have defaults: no pages.
+/// All fields have defaults: no pages.
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Pages and connections that carry several responses, only with --model queue")]
@@ -28,13 +28,13 @@ pub struct PagesSpec {
 }
 
 impl PagesSpec {
-    /// The first field that is set, for a model that has none of them.
+    /// The first field that is set, used by models that have none of these fields.
     pub fn first_set(&self) -> Option<String> {
         let fields = serde_json::to_value(self).ok()?;
         fields.as_object()?.keys().next().cloned()
     }
 
-    /// Page loads, where they are asked for.
+    /// The page loads, if requested.
     pub(super) fn arrivals(&self, spec: &SimSpec) -> Result<Option<Arrivals>, Failure> {
         let Some(pages) = self.pages else {
             return match self.page_connections {
@@ -55,7 +55,7 @@ impl PagesSpec {
         Ok(Some(Arrivals::Pages(PageLoad { pages, rho, connections: self.connections() })))
     }
 
-    /// Whether connections carry several jobs, and stand by their stage.
+    /// Returns whether connections carry several jobs and are ranked by their stage.
     pub(super) fn carriers(&self, spec: &SimSpec) -> Result<bool, Failure> {
         let has_carriers = spec.connections.is_some() || self.pages.is_some();
         match self.carriers.as_deref() {
@@ -72,7 +72,7 @@ impl PagesSpec {
         }
     }
 
-    /// Returns the clients in words, for the manifest.
+    /// Describes the clients for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         Some(format!("{} pages on {} connections each", self.pages?, self.connections()))
     }

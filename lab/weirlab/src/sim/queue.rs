@@ -1,4 +1,4 @@
-//! From a spec to the model of one link.
+//! Converts a spec to the model of one link.
 
 use sched::classes::ClassTable;
 use serde_json::{Map, Value, json};
@@ -10,10 +10,10 @@ use super::{Paths, SimOutcome, SimSpec, Wire};
 use crate::theory::distribution;
 use cli::Failure;
 
-/// Jobs counted where neither jobs nor seconds are given.
+/// The number of jobs counted if neither jobs nor seconds are given.
 const JOBS_USUAL: u64 = 1_000_000;
 
-/// The share of jobs that warm the queue up, where nothing is said: one job for so many that are counted.
+/// The default number of counted jobs per job of the warm-up.
 const WARM_UP_SHARE: u64 = 10;
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
@@ -132,7 +132,7 @@ fn arrivals(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
     }
 }
 
-/// The classes of a file, as the server has them.
+/// The classes of a file, as in the server.
 fn class_table(spec: &SimSpec) -> Result<Option<ClassTable>, Failure> {
     let Some(file) = &spec.class_table else { return Ok(None) };
     if spec.policy != queue::CLASSES {
@@ -144,7 +144,7 @@ fn class_table(spec: &SimSpec) -> Result<Option<ClassTable>, Failure> {
     table.map(Some).ok_or_else(none)
 }
 
-/// The class of no rule has no jobs unless it is given some.
+/// The class without a rule has no jobs unless a share is given for it.
 fn class_shares(spec: &SimSpec, table: Option<&ClassTable>) -> Vec<f64> {
     let mut shares = spec.classes.clone();
     if table.is_some_and(|table| table.classes.len() == shares.len() + 1 && !shares.is_empty()) {

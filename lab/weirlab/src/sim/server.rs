@@ -1,4 +1,4 @@
-//! From a spec to the model of a web server, and from its outcome to figures with names.
+//! Converts a spec to the model of a web server, and its outcome to named figures.
 
 use cli::Failure;
 use serde_json::{Map, Value};
@@ -6,10 +6,10 @@ use sim::{Hooks, server};
 
 use super::{Paths, SimOutcome, SimSpec, Wire};
 
-/// Requests counted where `--jobs` says nothing.
+/// The number of requests counted without `--jobs`.
 const REQUESTS_USUAL: u64 = 1_000_000;
 
-/// The number of counted requests for each one that warms the server up.
+/// The number of counted requests per request of the warm-up.
 const WARM_UP_SHARE: u64 = 10;
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
 
 fn failure(error: server::ConfigError) -> Failure {
     let said = error.to_string();
-    // Fields of a section have no flag of their own.
+    // Fields of a section have no separate flag.
     let is_set = said.split(':').next().is_some_and(|field| field.contains('.'));
     Failure::Usage(if is_set { format!("--set: {said}") } else { format!("--{said}") })
 }
@@ -45,7 +45,7 @@ fn config(spec: &SimSpec) -> Result<server::Config, Failure> {
     Ok(config)
 }
 
-/// The defaults, changed by assignments such as `disk.position_us=3000, internet.loss=0.02`: lines of a toml.
+/// The defaults, changed by assignments such as `disk.position_us=3000, internet.loss=0.02`, which are lines of TOML.
 fn settings(set: &str) -> Result<server::Config, Failure> {
     const OTHERWISE: [&str; 5] = ["policy", "users", "requests", "warm_up", "seed"];
     let names = set.split(',').filter_map(|assignment| assignment.split_once('=')).map(|(name, _)| name.trim());
@@ -60,7 +60,7 @@ fn settings(set: &str) -> Result<server::Config, Failure> {
     })
 }
 
-/// Users are the load here, and sizes are SURGE's.
+/// Refuses fields of other models: here the load consists of users, and sizes are SURGE's.
 fn refuse_what_is_for_others(spec: &SimSpec) -> Result<(), Failure> {
     let given = [
         ("rho", spec.rho.is_some()),
@@ -87,7 +87,7 @@ fn refuse_what_is_for_others(spec: &SimSpec) -> Result<(), Failure> {
     }
 }
 
-/// Lists of classes become objects by the class, so that each figure has a name of its own.
+/// Converts lists of classes to objects by class, so that each figure has its own name.
 fn details(outcome: Value) -> Map<String, Value> {
     let Value::Object(mut details) = outcome else { return Map::new() };
     for (list, unit) in [("by_size_class", "from_bytes_"), ("by_bandwidth", "bps_")] {

@@ -1,4 +1,4 @@
-//! One simulation, in words: what stands on a command line and in the cells of a sweep's grid.
+//! The specification of one simulation, as on a command line and in the cells of a sweep's grid.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{PacketSpec, PagesSpec, WebStoneSpec};
 
-/// Everything that makes a simulation; two equal ones give the same result to the byte.
+/// Everything that determines a simulation; equal specs give the same result to the byte.
 ///
 /// The same names are flags (`--warm-up`) and keys (`warm_up`). A key that a model does not know is an error there.
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ pub struct SimSpec {
     #[command(flatten)]
     #[serde(flatten)]
     pub packet: PacketSpec,
-    /// Takes what no field above has taken, and refuses it: serde cannot both flatten and deny.
+    /// Takes all keys that no field above has, and refuses them: serde cannot both flatten and deny.
     #[arg(skip)]
     #[serde(flatten, skip_serializing, deserialize_with = "nothing_else")]
     pub nothing_else: (),

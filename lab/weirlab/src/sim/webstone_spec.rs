@@ -1,4 +1,4 @@
-//! The fields of a spec that 004 needs: WebStone's clients, and slots before the link.
+//! The fields of a spec for 004: WebStone's clients, and slots in front of the link.
 
 use cli::Failure;
 use sched::Sharing;
@@ -9,7 +9,7 @@ use units::{Nanos, parse_duration, parse_size};
 
 use super::queue::wrong;
 
-/// All have defaults: an open load, and no slots.
+/// All fields have defaults: an open load, and no slots.
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Closed clients and slots, only with --model queue")]
@@ -42,13 +42,13 @@ pub struct WebStoneSpec {
 }
 
 impl WebStoneSpec {
-    /// The first field that is set, for a model that has none of them.
+    /// The first field that is set, used by models that have none of these fields.
     pub fn first_set(&self) -> Option<String> {
         let fields = serde_json::to_value(self).ok()?;
         fields.as_object()?.keys().next().cloned()
     }
 
-    /// Returns the clients in words, if they are WebStone's.
+    /// Returns the arrivals, if they are from WebStone's clients.
     pub(super) fn arrivals(&self) -> Result<Option<Arrivals>, Failure> {
         let customers = self.customers()?;
         let Some(of) = &self.webstone else {
@@ -71,7 +71,7 @@ impl WebStoneSpec {
         Ok(time.unwrap_or_default().into())
     }
 
-    /// The slots of each class; those of classes without clients are given by place.
+    /// The slots of each class. Classes without clients have them by position.
     pub(super) fn slots(&self) -> Result<Option<SlotSpec>, Failure> {
         let Some(text) = &self.slots else {
             let unused = [("sharing", self.sharing.is_some()), ("buffer", self.buffer.is_some())];
@@ -91,7 +91,7 @@ impl WebStoneSpec {
         Ok(self.customers()?.into_iter().map(|customer| customer.name).collect())
     }
 
-    /// Returns the clients in words, for the manifest.
+    /// Describes the clients for the manifest.
     pub(super) fn who(&self) -> Option<String> {
         let of = self.webstone.as_ref()?;
         Some(format!("WebStone {of}: {}", self.class.join(", ")))
@@ -107,7 +107,7 @@ impl WebStoneSpec {
     }
 }
 
-/// `A:5,B:3`, in any order; `5,3` where classes have no names.
+/// Parses `A:5,B:3` in any order, or `5,3` if classes have no names.
 fn slots(text: &str, names: &[String]) -> Result<Vec<u32>, String> {
     let wrong = || {
         let example: Vec<String> = names.iter().map(|name| format!("{name}:5")).collect();

@@ -34,7 +34,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let link: Rate = args.link.parse().map_err(wrong("--link"))?;
     let at_size = args.at_size.as_deref().map(|text| size("--at-size", text)).transpose()?;
     let sizes = distribution(&args.dist)?;
-    // So many bands are cut as the scheduler would, if it had seen all the sizes.
+    // A count of bands is cut as the scheduler would, had it seen all sizes.
     let cuts_of = |bands| sched::policy::best_cuts(|u| sizes.quantile(u), bands);
     let queue = Mg1::new(sizes.clone(), args.rho, link).map_err(wrong("--rho"))?;
     let solution = match args.policy.strip_prefix("rank:") {

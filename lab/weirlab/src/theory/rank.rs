@@ -4,7 +4,7 @@ use sched::policy::Expression;
 use sim::queue::SizeRank;
 use theory::mg1::{Knows, Mg1, Served, Solution};
 
-/// The response times under this expression, without `rank:`; the error says why there is no closed form.
+/// The response times under this expression, without `rank:`; the error explains why there is no closed form.
 pub fn solve<'a>(queue: &'a Mg1, text: &str) -> Result<Solution<'a>, String> {
     let expression: Expression = text.parse().map_err(|error: sched::policy::RankError| error.to_string())?;
     let quantile = |u: f64| queue.sizes().quantile(u);
@@ -30,8 +30,8 @@ mod tests {
 
     const INDEX: [&str; 2] = ["rank:gittins(route,sent)", "rank:mserpt(route,sent)"];
 
-    /// What was sent says nothing of exponential sizes, and ever more is left of hyperexponential ones: what an index is of
-    /// them by errors of its table is no order.
+    /// The bytes sent reveal nothing about exponential sizes, and for hyperexponential ones the remaining size only
+    /// grows. An order that the index derives from errors of its table has no meaning.
     #[test]
     fn an_index_is_the_policy_that_is_best() {
         for (sizes, best, within) in

@@ -1,4 +1,4 @@
-//! `trace convert`, `trace cut` and `trace make`: a log in, or a seed, and our CSV out.
+//! `trace convert`, `trace cut` and `trace make`: create our CSV from a log or from a seed.
 
 use workload::{Filter, Log, Synthetic};
 

@@ -1,4 +1,4 @@
-//! `trace info`: a log in a few numbers, for a person or a program.
+//! `trace info`: summarises a log in a few numbers, as text or JSON.
 
 use std::fmt::Write;
 
@@ -9,7 +9,8 @@ use workload::{Log, Summary};
 use super::{Source, output};
 use cli::Failure;
 
-/// Instants before this are seconds since the trace began, not dates: nobody logged HTTP in 1970.
+/// The instant before which times count as seconds since the trace began, and not as dates: HTTP was not logged in
+/// 1970.
 const RELATIVE_BEFORE: Nanos = Nanos(365 * 86_400 * 1_000_000_000);
 
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! Writing a trace so that nothing half-written stays: into a temporary file beside the target, then renamed over it.
+//! Writes a trace such that no unfinished file stays: into a temporary file next to the target, which is then renamed.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,7 +20,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Refuses to write over what is read, under whatever name: the log would be lost.
+    /// Refuses to overwrite the file that is read, under any name, because the log would be lost.
     pub fn refuse(&self, read: &Path) -> Result<(), Failure> {
         let file = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|of| (of.dev(), of.ino()));
         match file(&self.out) {
@@ -32,7 +32,7 @@ impl Output {
         }
     }
 
-    /// Writes the log, then says what was written; `from` is where it came from.
+    /// Writes the log, then reports what was written; `from` describes its source.
     pub fn write(&self, from: &str, log: &Log) -> Result<(), Failure> {
         let gzip = self.out.extension().is_some_and(|extension| extension == "gz");
         replace(&self.out, |file| workload::write_csv(log, gzip, file))
@@ -50,7 +50,7 @@ impl Output {
     }
 }
 
-/// Prints to standard output; a reader that has gone away is an error, not a panic.
+/// Prints to standard output. A closed pipe is an error, not a panic.
 pub fn print(text: &str) -> Result<(), Failure> {
     use io::Write;
     let mut out = io::stdout().lock();
@@ -59,7 +59,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    // A device or a pipe is written to, never replaced; a link keeps pointing where it points.
+    // A device or a pipe is written to, never replaced; a link keeps its target.
     let target = match fs::canonicalize(path) {
         Ok(found) if !found.is_file() => return write(&File::options().write(true).open(found)?),
         Ok(found) => found,
@@ -70,10 +70,10 @@ fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Resu
     };
     let temporary = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
     let file = File::options().write(true).create_new(true).open(&temporary)?;
-    // Some file systems report a full disk only on the way to the disk.
+    // Some file systems report a full disk only when they write to the disk.
     let outcome = write(&file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, &target));
     if outcome.is_err() {
-        // The first error is the one to report.
+        // The first error is reported.
         let _ = fs::remove_file(&temporary);
     }
     outcome

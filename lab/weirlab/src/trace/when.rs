@@ -1,4 +1,4 @@
-//! Instants as a person writes them on the command line.
+//! Parses instants as written on the command line.
 
 use std::str::FromStr;
 

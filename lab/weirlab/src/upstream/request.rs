@@ -1,8 +1,8 @@
-//! Requests as they come on a connection, as far as a server of files has to understand them.
+//! Parses requests on a connection, as far as a file server needs.
 
 use std::io::{self, Read};
 
-/// A head is no longer.
+/// The maximum length of a head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const READ_BYTES: usize = 4 << 10;
 
@@ -12,22 +12,22 @@ pub struct Request {
     pub path: String,
     pub is_head: bool,
     pub is_1_0: bool,
-    /// No other follows on its connection.
+    /// True if no other request follows on its connection.
     pub is_last: bool,
 }
 
 /// The reason why there is no request.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is answered by this status, and its connection ends.
+    /// The request is answered with this status, and its connection ends.
     Status(&'static str),
     Io(io::Error),
 }
 
-/// The requests of a connection, one after the other; bytes behind a head are of the next.
+/// The requests of a connection, one after another; bytes after a head belong to the next.
 pub struct Requests<R> {
     from: R,
-    /// At most a head, and what one read gave.
+    /// At most a head, and the bytes of one read.
     read: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl<R: Read> Requests<R> {
         Requests { from, read: vec![] }
     }
 
-    /// Waits for the next; `None` where the connection has ended between two.
+    /// Waits for the next request; `None` if the connection has ended between two.
     pub fn next(&mut self) -> Result<Option<Request>, Refused> {
         loop {
             if let Some(end) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -56,7 +56,7 @@ impl<R: Read> Requests<R> {
     }
 }
 
-/// A head without the empty line at its end.
+/// Parses a head without the empty line at its end.
 fn parse(head: &[u8]) -> Result<Request, &'static str> {
     const BAD: &str = "400 Bad Request";
     let head = std::str::from_utf8(head).map_err(|_| BAD)?;
@@ -75,7 +75,7 @@ fn parse(head: &[u8]) -> Result<Request, &'static str> {
         match name.to_ascii_lowercase().as_str() {
             "connection" => is_last |= value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")),
             "content-length" if value == "0" => {}
-            // There would be bytes to take from the connection.
+            // A body would have to be read from the connection.
             "content-length" | "transfer-encoding" => return Err("413 Content Too Large"),
             _ => {}
         }
@@ -93,7 +93,7 @@ fn parse(head: &[u8]) -> Result<Request, &'static str> {
 mod tests {
     use super::*;
 
-    /// The bytes one by one, as a slow connection gives them.
+    /// Returns the bytes one by one, like a slow connection.
     struct Slowly<'a>(&'a [u8]);
 
     impl Read for Slowly<'_> {

@@ -1,12 +1,14 @@
-//! What an application does for a request before it answers: so long, for some of them, with so many workers.
+//! The time that an application takes for a request before it answers, for some of the requests, with a limited number
+//! of workers.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// `[PATH=]TIME[@PERMILLE]`: time of a request's own, of those below a path, and of so many in a thousand. `[PATH=]TIME~ROUTES~REQUESTS`: around
-/// TIME the medians of routes, which are the first folders, are log-normal with the one sigma, and times within a route with the other.
+/// `[PATH=]TIME[@PERMILLE]`: the time of each request, optionally only below a path, or only for this many in a
+/// thousand. `[PATH=]TIME~ROUTES~REQUESTS`: the medians of routes, which are the first folders, are log-normal around
+/// TIME with the first sigma, and the times within a route with the second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
     path: String,
@@ -20,7 +22,7 @@ enum Of {
     Spread { routes: f64, requests: f64 },
 }
 
-/// The time that all requests take; of several rules for a path the first holds.
+/// The times of all requests; of several rules for a path the first applies.
 #[derive(Debug, Default)]
 pub struct Works {
     rules: Vec<Work>,
@@ -64,7 +66,8 @@ impl Works {
         Works { rules, requests: AtomicU64::new(0) }
     }
 
-    /// The time that the next request for this path takes. The number of a request alone decides whether it is one of a thousand.
+    /// The time of the next request for this path. Only the number of a request decides whether it is one of a
+    /// thousand.
     pub fn next(&self, path: &str) -> Duration {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let Some(Work { time, of, .. }) = self.rules.iter().find(|rule| path.starts_with(&rule.path)) else {
@@ -82,14 +85,14 @@ impl Works {
     }
 }
 
-/// Box and Muller, drawn by a number.
+/// A normal deviate by the method of Box and Muller, computed from a number.
 fn normal(number: u64) -> f64 {
     let drawn = mixed(number);
     let [radius, angle] = [drawn >> 32, drawn & 0xffff_ffff].map(|half| (half as f64 + 0.5) / 4_294_967_296.0);
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// SplitMix64's mixing.
+/// The mixing function of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,14 +100,14 @@ fn mixed(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// So many that may be had at once.
+/// A limited number of places.
 pub struct Places {
     max: usize,
     taken: Mutex<usize>,
     freed: Condvar,
 }
 
-/// One of them, given back when dropped.
+/// A place, which is returned when dropped.
 pub struct Place<'p>(&'p Places);
 
 impl Places {
@@ -112,7 +115,7 @@ impl Places {
         Places { max, taken: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Waits until there is one.
+    /// Waits until a place is free.
     pub fn take(&self) -> Place<'_> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = |taken: &mut usize| *taken >= self.max;
@@ -151,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The median of each route is its own; within it times are spread.
+    /// The median of each route differs; within it times are spread.
     #[test]
     fn routes_are_spread_and_requests_within_them() {
         let works = Works::new(vec!["20ms~1~0.5".parse().unwrap()]);

@@ -1,12 +1,12 @@
-//! What tests of `weirlab` as a program share, whichever of its commands they call.
+//! Shared code of the tests of `weirlab` as a program.
 
 use std::path::{Path, PathBuf};
 
-/// A folder of a test's own, removed when the test ends.
+/// A folder for one test, which is removed when the test ends.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// `of` is what is tested, so that two tests of one name do not meet.
+    /// Creates the folder. `of` is the subject of the tests, so that two tests of the same name do not conflict.
     pub fn new(of: &str, test: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("weirlab-{of}-{}-{test}", std::process::id()));
         std::fs::create_dir_all(&path).expect("the temporary folder can be made");

@@ -1,4 +1,4 @@
-//! `weirlab load` as a person or the lab runs it, against a small server in the test.
+//! `weirlab load` as a user or the lab runs it, with a small server in the test.
 
 mod scarcity;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use record::{Outcome, Run};
 use serde_json::Value;
 
-/// A server on its own threads, which end with the test: each connection gets one response of the size asked for.
+/// A server on its own threads, which end with the test: each connection gets one response of the requested size.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -37,11 +37,11 @@ fn answer(mut stream: TcpStream) {
     let status = if size.is_some() { "200 OK" } else { "404 Not Found" };
     let size = size.unwrap_or(0);
     let head = format!("HTTP/1.1 {status}\r\nServer: tiny/1.0\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
-    // The client may have gone, which is its right.
+    // The client may have left; the error is ignored.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; size]));
 }
 
-/// A folder of this test's own, with a trace of four jobs, removed when the test is over.
+/// A folder for this test with a trace of four jobs, removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -74,7 +74,7 @@ fn run(words: &[&str]) -> Output {
     load(words).output().unwrap()
 }
 
-/// Exit status and the one line on standard error.
+/// The exit status and the single line on standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = run(words);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -139,7 +139,7 @@ fn a_table_for_people() {
     assert!(["response time", "clairvoyant SRPT", "lateness", "void"].iter().all(|part| said.contains(part)), "{said}");
 }
 
-/// A server that has not the files: what it takes to say so is no result, and the table says that too.
+/// A server without the files: the time of its errors is no result, and the table says so.
 #[test]
 fn wrong_answers_void_the_run() {
     let folder = Folder::new("elsewhere");
@@ -156,7 +156,7 @@ fn wrong_answers_void_the_run() {
     assert!(Run::read(out.as_ref()).unwrap().manifest.void.unwrap().starts_with(&why));
 }
 
-/// One object, and the run it recorded.
+/// The JSON object, and the recorded run.
 fn recorded(folder: &Folder, words: &[&str]) -> (Value, Run) {
     let (url, out) = (format!("http://{}/files/", server()), folder.path("run"));
     let output = run(&[&[url.as_str(), "--json", "--uplink", "10mbit", "--out", &out], words].concat());
@@ -170,7 +170,7 @@ fn a_profile_decides_when_jobs_come() {
     let trace = folder.path("even.csv");
     let lines: String = (0..50).map(|n| format!("{n},1208,200\n")).collect();
     std::fs::write(&trace, format!("epoch_s,size_bytes,status\n{lines}")).unwrap();
-    // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the other.
+    // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the second.
     let load = ["--profile", "100ms@0.4,100ms@0.2", "--seconds", "1", "--repeat"];
     let (_, Run { manifest, records, .. }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
     assert!((manifest.rho - 0.3).abs() < 1e-9 && manifest.environment["profile"] == load[1]);
@@ -279,7 +279,7 @@ fn a_server_without_http2_fails_at_once() {
     }
 }
 
-/// It listens on TCP alone.
+/// It listens only on TCP.
 #[test]
 fn a_server_without_http3_fails_at_once() {
     let address = server();
@@ -315,7 +315,7 @@ fn a_recorded_run_is_not_written_over() {
     assert!(status == Some(2) && said.contains("already holds a run"), "{said}");
 }
 
-/// `/dev/full` stands for a disk that is.
+/// `/dev/full` represents a full disk.
 #[test]
 fn a_full_disk_is_said_with_the_name_of_the_file() {
     let folder = Folder::new("full");
@@ -330,7 +330,8 @@ fn a_full_disk_is_said_with_the_name_of_the_file() {
     assert!(!folder.0.join("run/manifest.json").exists() && !part.exists());
 }
 
-/// The server accepts nothing, so the first jobs are outstanding when the signal comes, an hour before the last is due.
+/// The server accepts nothing, so the first jobs are outstanding when the signal arrives, an hour before the last is
+/// due.
 #[test]
 fn an_interrupted_run_is_written_and_void() {
     let folder = Folder::new("interrupted");
@@ -341,7 +342,7 @@ fn an_interrupted_run_is_written_and_void() {
     let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
     let words = [&url, "--trace", &trace, "--rho", "0.0000001", "--uplink", "10mbit", "--server", "x", "--out", &out];
     let child = load(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The look at the server, and the first two jobs: then the signals have long been listened for.
+    // The probe of the server, and the first two jobs: the signal handlers have long been installed by then.
     let _accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -354,7 +355,8 @@ fn an_interrupted_run_is_written_and_void() {
     );
 }
 
-/// Fifteen of each class: as many requests are under way as there are clients, each on a connection of its own, from its customer's place.
+/// Each class has as many requests in flight as it has clients, each on its own connection and from its customer's
+/// folder.
 #[test]
 fn webstones_clients_ask_by_class() {
     let folder = Folder::new("webstone");
@@ -372,7 +374,8 @@ fn webstones_clients_ask_by_class() {
     let kept = Run::read(std::path::Path::new(&out)).unwrap();
     assert_eq!(kept.manifest.clients, ["A", "B"]);
     assert!(kept.records.iter().all(|job| job.outcome == Outcome::Complete && job.size_bytes <= 115_000));
-    // Nobody asks before his answer: at any instant at most as many of a class as it has clients.
+    // No client sends a request before its response: at any instant there are at most as many of a class as it has
+    // clients.
     for (group, clients) in [(0, 3), (1, 2)] {
         let of_group = || kept.records.iter().filter(move |job| job.group == group);
         let under_way = |at: u64| of_group().filter(|job| job.arrival_ns <= at && at < job.end_ns).count();

@@ -1,4 +1,4 @@
-//! A machine that cannot hold the connections asked for: recorded as our own fault.
+//! A machine that cannot hold the requested connections: recorded as the generator's own fault.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::Folder;
 
-/// Connections that fit under the limit: the others of the 80 descriptors are kept for what is no connection.
+/// A limit of 80 descriptors; those that are not for connections are reserved.
 const DESCRIPTORS: u32 = 80;
 const FIT: u64 = 16;
 
-/// `weirlab` with a limit that it cannot raise, which root else could.
+/// `weirlab` with a limit that it cannot raise, even as root.
 fn weirlab_with(descriptors: u32) -> Command {
     let script = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
     let mut words = match rustix::process::geteuid().is_root() {
@@ -25,7 +25,7 @@ fn weirlab_with(descriptors: u32) -> Command {
     command
 }
 
-/// The server accepts nothing, so every connection stands until the end.
+/// The server accepts nothing, so every connection stays open until the end.
 #[test]
 fn want_of_descriptors_voids_the_run() {
     let folder = Folder::new("descriptors");

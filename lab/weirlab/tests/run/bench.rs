@@ -1,4 +1,4 @@
-//! A folder of a test's own with an experiment in it, and what the tests look at.
+//! A folder for one test with an experiment in it, and helpers that inspect the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Folder, text};
 
-/// Longest a step of these tests may take before it counts as hung.
+/// The maximum time of a step in these tests, beyond which it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
 
-/// A folder of a test's own with an experiment in it.
+/// A folder for one test with an experiment in it.
 pub(crate) struct Bench {
     pub(crate) folder: PathBuf,
     _removed: Folder,
@@ -45,7 +45,8 @@ pub(crate) fn is_root() -> bool {
     output.stdout == b"0\n"
 }
 
-/// Lets one test at a time make namespaces and start nginx, since what one leaves behind the next one removes; says why not.
+/// Allows one test at a time to create namespaces and start nginx, because remains of one are removed by the next.
+/// Prints the reason if tests cannot run.
 pub(crate) fn may_test() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let has =
@@ -64,17 +65,17 @@ pub(crate) fn stderr(output: &Output) -> String {
     text(&output.stderr)
 }
 
-/// Namespaces made by the process `pid`.
+/// The namespaces created by the process `pid`.
 pub(crate) fn namespaces_of(pid: u32) -> Vec<String> {
     let Ok(entries) = fs::read_dir("/run/netns") else { return vec![] };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&format!("weir-{pid}-"))).collect()
 }
 
-/// Command lines of the processes that work in `folder`: that name it, or were started there.
+/// The command lines of the processes that work in `folder`: they name it, or were started there.
 pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
     let is_there = |of: &Path, line: &str| {
-        // One that has ended has no words any more.
+        // A process that has ended has no command line.
         let works_in = !line.is_empty() && fs::read_link(of.join("cwd")).is_ok_and(|at| at.starts_with(folder));
         works_in || line.contains(&*folder.to_string_lossy())
     };
@@ -83,7 +84,7 @@ pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
     lines.filter(|(of, line)| is_there(of, line)).map(|(_, line)| line).collect()
 }
 
-/// Whether the folder of files to be served is still there.
+/// Returns whether the folder of served files still exists.
 pub(crate) fn has_site(out: &Path) -> bool {
     fs::read_dir(out).unwrap().flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("www"))
 }

@@ -1,4 +1,4 @@
-//! Lines whose rate changes or has to be found, in virtual time: what such runs leave beside their records.
+//! Lines whose rate changes or must be found, in virtual time: the files that such runs leave next to their records.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use record::Run;
 use crate::bench::stderr;
 use crate::virtual_time::{VirtualBench, has_weir};
 
-/// 4 Mbit/s asked for too much, behind a router.
+/// A line of 4 Mbit/s that is configured too high, behind a router.
 const LINE: &str = r#"question = "what is left of a line"
 link = "4mbit"
 rho = 1.3
@@ -45,7 +45,7 @@ fn run(name: &str, more: &str) -> Option<(VirtualBench, Run)> {
     Some((bench, run))
 }
 
-/// By netem: a handshake and a request are two round trips, and what is lost is sent again.
+/// A distant client by netem: a handshake and a request take two round trips, and lost packets are retransmitted.
 const FAR: &str = r#"question = "who is far away"
 link = "10mbit"
 rho = 0.3

@@ -1,4 +1,5 @@
-//! `weirlab run` as a person calls it: mistakes are said, a real run gives one object, an interrupted one leaves nothing.
+//! `weirlab run` as a user calls it: mistakes are reported, a real run gives one object, and an interrupted one leaves
+//! nothing.
 
 mod bench;
 #[path = "../common/mod.rs"]
@@ -50,7 +51,7 @@ fn mistakes_are_said_in_one_line() {
 fn without_root_it_says_to_use_sudo() {
     let bench = Bench::new("sudo", TWO_RUNS);
     let output = if is_root() {
-        // As nobody; a copy, since nobody may not be let into the folder of the build.
+        // As the user nobody; a copy, because nobody may not have access to the build folder.
         let copy = bench.folder.join("weirlab");
         fs::copy(env!("CARGO_BIN_EXE_weirlab"), &copy).unwrap();
         let mut command = bench.command(Path::new("setpriv"), &[]);
@@ -65,7 +66,7 @@ fn without_root_it_says_to_use_sudo() {
     assert_eq!(stderr(&output), "weirlab: making network namespaces needs root: use sudo\n");
 }
 
-/// A qdisc this kernel lacks, or, where it has every one, a tree that cannot be: found before any run, or skipped.
+/// A qdisc that this kernel lacks, or, if it has all of them, an impossible tree: found before any run, or skipped.
 #[test]
 fn what_a_run_lacks_is_said_before_any_run_or_skipped() {
     let Some(_alone) = may_test() else { return };

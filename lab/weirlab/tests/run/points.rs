@@ -1,4 +1,4 @@
-//! Experiments with points, and those that go on where they were.
+//! Experiments with points, and experiments that continue after an interruption.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn points_are_not_done_again() {
     }
     assert!(bench.out().join("experiment.toml").is_file() && !has_site(&bench.out()));
 
-    // One of the four is lost: only that one is done again.
+    // One of the four is deleted: only that one is repeated.
     let (lost, kept) = (bench.out().join("rho-0.5/first"), bench.out().join("rho-0.3/first"));
     let before = written(&kept);
     fs::remove_file(lost.join("manifest.json")).unwrap();

@@ -1,10 +1,10 @@
-//! Servers of others over TLS, HTTP/2 and HTTP/3: what the lab writes for them is what they speak.
+//! Other servers over TLS, HTTP/2 and HTTP/3: they use the protocols that the lab configures.
 
 use std::collections::BTreeSet;
 
 use crate::bench::{Bench, may_test, stderr};
 
-/// Each server that is installed, as it is to be asked. One that is not is left out and named, unless all are required.
+/// Each installed server with its protocol. A missing server is left out and named, unless all are required.
 const RUNS: [(&str, &str); 7] = [
     ("nginx-https", "server = \"nginx\"\ntls = true"),
     ("nginx-h2", "server = \"nginx\"\ntls = true\nh2 = 6"),

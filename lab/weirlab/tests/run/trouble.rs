@@ -1,4 +1,4 @@
-//! What goes wrong around an experiment is said before it begins, or ends it cleanly, with nothing finished lost.
+//! Problems around an experiment are reported before it begins, or end it cleanly without losing finished runs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -36,7 +36,7 @@ fn loads_that_cannot_be_are_refused() {
     }
 }
 
-/// A namespace has its ports to itself: what listens outside on the server's port is in nobody's way.
+/// A namespace has its own ports: a program outside on the server's port does not matter.
 #[test]
 fn a_port_in_use_outside_does_not_matter() {
     let Some(_alone) = may_test() else { return };
@@ -47,7 +47,7 @@ fn a_port_in_use_outside_does_not_matter() {
     drop(listener);
 }
 
-/// The folder of results is on a file system of a few pages, mounted where nobody else sees it.
+/// The folder of results is on a file system of a few pages, mounted where no other process sees it.
 #[test]
 fn a_full_disk_ends_it_and_leaves_nothing() {
     let Some(_alone) = may_test() else { return };

@@ -1,4 +1,5 @@
-//! `weirlab run --virtual`: figures that depend on the seed alone, and runs that cannot be done ended with one line and nothing left.
+//! `weirlab run --virtual`: figures that depend only on the seed, and impossible runs that end with one line and leave
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use crate::bench::{Bench, is_root, processes_in, send, stderr, wait_until};
 
-/// The kernel of machines. Unset is where there is none, which is said.
+/// The kernel of machines; a message is printed if there is none.
 fn kernel() -> Option<PathBuf> {
     let why = match testbed::find_kernel() {
         Ok(kernel) => return Some(kernel),
@@ -43,7 +44,7 @@ policy = "srpt"
 shaping = "paced"
 "#;
 
-/// One run of a server that a test makes up; see [`VirtualBench::serve_by`].
+/// A run of a server that a test provides; see [`VirtualBench::serve_by`].
 const ONE_RUN: &str = r#"question = "does it end"
 link = "10mbit"
 rho = 0.5
@@ -55,7 +56,7 @@ policy = "fair"
 shaping = "off"
 "#;
 
-/// A bench whose machines have their folders in one of its own.
+/// A bench whose machines have their folders within its own.
 pub(crate) struct VirtualBench {
     pub(crate) bench: Bench,
     kernel: PathBuf,
@@ -75,7 +76,7 @@ impl VirtualBench {
         self.bench.folder.join("machines")
     }
 
-    /// Has this script stand for `weir`.
+    /// Uses this script in place of `weir`.
     fn serve_by(&mut self, script: &str) {
         let programs = self.bench.folder.join("programs");
         fs::create_dir(&programs).unwrap();
@@ -95,14 +96,14 @@ impl VirtualBench {
         self.command(args).output().unwrap()
     }
 
-    /// No folder of a machine, and no kernel with the folder among its words.
+    /// Asserts that there is no folder of a machine, and no kernel with the folder in its arguments.
     pub(crate) fn assert_nothing_left(&self) {
         let folders: Vec<_> = fs::read_dir(self.machines()).unwrap().flatten().map(|entry| entry.path()).collect();
         assert_eq!((folders, processes_in(&self.machines())), (vec![], vec![]));
     }
 }
 
-/// Whether there is a `weir` to serve with beside the program that is tested.
+/// Returns whether there is a `weir` next to the tested program.
 pub(crate) fn has_weir() -> bool {
     if Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir").is_file() {
         return true;
@@ -122,7 +123,7 @@ fn runs_of(summary: &Value) -> BTreeMap<&str, &Value> {
     summary["runs"].as_array().unwrap().iter().map(|run| (run["name"].as_str().unwrap(), run)).collect()
 }
 
-/// And no job beats its wire, no run is void, and the manifest says where it was.
+/// In addition no job beats its wire, no run is void, and the manifest names the machine.
 #[test]
 fn the_same_seed_gives_the_same_means() {
     let Some(bench) = VirtualBench::new("same", THREE_RUNS) else { return };
@@ -153,8 +154,8 @@ fn the_same_seed_gives_the_same_means() {
     bench.assert_nothing_left();
 }
 
-/// A FIFO that overflows drops other packets as soon as a hash, a port or a sequence number is another. The kernel stirs what it
-/// reads of the host into its random numbers within the first seconds, so the run is longer than these.
+/// A FIFO that overflows drops different packets as soon as a hash, a port or a sequence number differs. Within the
+/// first seconds the kernel mixes data read from the host into its random numbers, so the run is longer than that.
 #[test]
 fn the_same_seed_drops_the_same_packets() {
     let full = "question = \"\"\nlink = \"10mbit\"\nrho = 1.5\nseconds = 16\nfifo_packets = 100\n\
@@ -202,7 +203,7 @@ fn without_a_kernel_it_says_where_to_get_one() {
     assert!(!bench.out().exists());
 }
 
-/// The last line that was said, by a run that failed.
+/// The last line of output of a failed run.
 fn failure(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
     let lines = stderr(output);
@@ -211,7 +212,8 @@ fn failure(output: &Output) -> String {
     lines[0].into()
 }
 
-/// Bodies are of the size asked for, however the application tells their ends; the largest is beyond what a proxy reads ahead.
+/// Bodies have the requested size, however the application marks their ends; the largest exceeds what a proxy reads
+/// ahead.
 #[test]
 fn servers_pass_requests_on() {
     let mut text = String::from("question = \"\"\nlink = \"10mbit\"\nrho = 0.5\nseconds = 5\n");
@@ -244,7 +246,7 @@ fn a_program_that_spins_is_ended_and_named() {
 #[test]
 fn a_program_that_outgrows_the_memory_is_named() {
     let Some(mut bench) = VirtualBench::new("memory", ONE_RUN) else { return };
-    // Of a line without an end all is kept.
+    // All of a line without an end is kept.
     bench.serve_by("#!/bin/bash\nexec tail /dev/zero\n");
     let said = failure(&bench.command(&[]).env("WEIRLAB_MACHINE_MIB", "256").output().unwrap());
     let expected = "weirlab: run `only`: the machine ran out of its 256 MiB of memory, and its kernel ended `tail`: ";
@@ -265,7 +267,7 @@ fn interrupted_it_leaves_no_machine() {
         let console =
             || fs::read_dir(bench.machines()).unwrap().flatten().next().map(|entry| entry.path().join("beat"));
         wait_until("the machine's clock goes", || console().is_some_and(|beat| beat.exists()));
-        // The kernel, and on this host a process for each of those inside.
+        // The kernel, and on this host a process for each program inside.
         let programs = groups_of_children(child.id());
         assert!(programs.len() >= 3, "{programs:?}");
         send(signal, &child);
@@ -277,7 +279,7 @@ fn interrupted_it_leaves_no_machine() {
     }
 }
 
-/// The processes in the process groups that children of this one lead.
+/// The processes in the process groups led by children of this process.
 fn groups_of_children(pid: u32) -> Vec<String> {
     let stats: Vec<_> = fs::read_dir("/proc").unwrap().flatten().filter_map(stat_of).collect();
     let children: Vec<&str> = stats.iter().filter(|(_, ppid, _)| *ppid == pid.to_string()).map(|s| &*s.0).collect();
@@ -291,7 +293,7 @@ fn stat_of(entry: fs::DirEntry) -> Option<(String, String, String)> {
     Some((entry.file_name().into_string().ok()?, words.next()?, words.next()?))
 }
 
-/// No kernel has so many bands.
+/// No kernel has this many bands.
 #[test]
 fn what_a_machine_lacks_is_left_out_with_its_reason() {
     let wide = "name = \"wide\"\nserver = \"nginx\"\nqdisc = \"bands\"\nqdisc_flags = [\"--bands\", \"99\"]";
@@ -318,7 +320,7 @@ fn it_needs_no_root() {
     };
     let args = ["--only", "first", "--json"];
     let output = if is_root() {
-        // Nobody may not be let into the folders of the build and of the kernel.
+        // The user nobody may not have access to the folders of the build and of the kernel.
         bench.serve_by("");
         let kernel = bench.bench.folder.join("kernel");
         fs::copy(&bench.kernel, &kernel).unwrap();
