@@ -1,4 +1,5 @@
-//! Dates to seconds since 1970 and back, in UTC; logs need no time zones beyond a written offset and no leap seconds.
+//! Converts dates in UTC to seconds since 1970 and back. Logs need no time zones beyond a written offset, and no leap
+//! seconds.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -8,13 +9,13 @@ const DAY_S: u64 = 86_400;
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// `1998-05-01T16:00:00Z` for 894,038,400; what is later than the year 9999 is its end.
+/// Formats `1998-05-01T16:00:00Z` for 894,038,400; later than the year 9999, its end.
 pub fn iso(epoch_s: u64) -> String {
     let timestamp = i64::try_from(epoch_s).ok().and_then(|second| Timestamp::from_second(second).ok());
     timestamp.unwrap_or(Timestamp::MAX).to_string()
 }
 
-/// Reads what [`iso`] writes; seconds and the `Z` may be left out, and the time is UTC either way.
+/// Parses the format of [`iso`]. Seconds and the `Z` may be left out; the time is UTC in any case.
 pub fn parse_iso(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z').unwrap_or(text).split_once('T')?;
     let mut parts = date.split('-');
@@ -26,7 +27,7 @@ pub fn parse_iso(text: &str) -> Option<u64> {
     Some(midnight + parse_clock(time)?)
 }
 
-/// Seconds after midnight of `16:00` or `16:00:30`; `24:00` is the end of the day.
+/// Returns the seconds after midnight for `16:00` or `16:00:30`; `24:00` is the end of the day.
 pub fn parse_clock(text: &str) -> Option<u64> {
     let mut parts = text.split(':');
     let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next().unwrap_or("00"));
@@ -39,7 +40,7 @@ pub fn parse_clock(text: &str) -> Option<u64> {
     clock(hour.as_bytes(), minute.as_bytes(), second.as_bytes())
 }
 
-/// `30/Apr/1998` and `22:46:12`, as logs write them.
+/// Parses `30/Apr/1998` and `22:46:12`, the format of logs.
 pub(crate) fn parse_log_time(date: &[u8], time: &[u8]) -> Option<u64> {
     let mut parts = date.split(|&byte| byte == b'/');
     let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
@@ -52,8 +53,8 @@ pub(crate) fn parse_log_time(date: &[u8], time: &[u8]) -> Option<u64> {
     Some(epoch_of(number(year)?, month, number(day)?)? + clock(hour, minute, second)?)
 }
 
-/// The day with most of a trace in it that comes first: midnight of the first UTC day that has at least half as many
-/// requests as the busiest one. A log that starts two hours before its day is that day's log.
+/// Returns the first day that contains a substantial part of a trace: midnight of the first UTC day that has at least
+/// half as many requests as the busiest one. A log that starts two hours before its day counts as that day's log.
 pub(crate) fn first_busy_day(mut epoch_s: impl Iterator<Item = u64>) -> Option<u64> {
     let mut days: Vec<(u64, u64)> = vec![(epoch_s.next()? / DAY_S, 1)];
     for day in epoch_s.map(|second| second / DAY_S) {
@@ -66,7 +67,7 @@ pub(crate) fn first_busy_day(mut epoch_s: impl Iterator<Item = u64>) -> Option<u
     days.iter().find(|&&(_, count)| count * 2 >= most).map(|&(day, _)| day * DAY_S)
 }
 
-/// A number of decimal digits only, no sign; at most 18 of them, so that it fits.
+/// Parses a number that consists only of decimal digits, without a sign; at most 18 of them, so that it fits.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -74,7 +75,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// A leap second (`:60`) counts as the first of the next minute, as Unix time has it.
+/// Parses a time of day. A leap second (`:60`) counts as the first of the next minute, as in Unix time.
 fn clock(hour: &[u8], minute: &[u8], second: &[u8]) -> Option<u64> {
     let (hour, minute, second) = (number(hour)?, number(minute)?, number(second)?);
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn known_instants() {
-        // `date -u -d @N` agrees with each.
+        // `date -u -d @N` gives the same results.
         for (text, epoch_s) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1998-05-01T16:00:00Z", 894_038_400),
@@ -130,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn iso_reads_back(epoch_s in 0..=crate::EPOCH_S_MAX) {
-            // Years to 2285 are read; EPOCH_S_MAX is in November 2286.
+            // Years up to 2285 are read; EPOCH_S_MAX is in November 2286.
             prop_assume!(epoch_s < 9_972_028_800);
             prop_assert_eq!(parse_iso(&iso(epoch_s)), Some(epoch_s));
         }

@@ -1,7 +1,8 @@
-//! Clients who always have requests under way, beside another load: one that splits its downloads, a crawler, a download.
+//! Clients that always have requests in flight, in addition to another load: one that splits its downloads, a crawler,
+//! a download.
 //!
-//! Each connection of such a client asks for the same again as soon as it was answered, so a client takes what the server gives it and
-//! shows what that is.
+//! Each connection of such a client repeats its request as soon as the response is complete. The client therefore takes
+//! all that the server gives it, and shows how much that is.
 
 use std::collections::VecDeque;
 
@@ -9,31 +10,31 @@ use units::Nanos;
 
 use crate::{Ask, PageTimes, Source, USERS_MAX};
 
-/// The most connections of one closed client.
+/// The maximum number of connections of one closed client.
 pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
 
-/// Requests of one connection begin at least so far apart: where each fails at once, nothing spins.
+/// The minimum interval between requests of one connection, so that immediate failures do not cause a busy loop.
 const APART: Nanos = Nanos::from_millis(1);
 
-/// The first requests come so far apart, or the generator is late for the last of many.
+/// The interval of the first requests, without which the generator would be late for the last of many.
 const STEP: Nanos = Nanos::from_micros(100);
 
-/// A client with always so many requests of one size under way.
+/// A client that always has this many requests of one size in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedClient {
-    /// The group of clients.
+    /// The number of the group of clients.
     pub group: u32,
     pub connections: u32,
     pub size_bytes: u64,
 }
 
-/// Closed clients and another load, whose users have numbers below [`USERS_MAX`].
+/// Closed clients in addition to another load, whose users have numbers below [`USERS_MAX`].
 pub struct Beside<'a> {
     other: &'a mut dyn Source,
     connections: Vec<Connection>,
-    /// Which connection asks when, the earliest first: answers come in order of time.
+    /// The connections and their next requests, the earliest first; responses arrive in order of time.
     due: VecDeque<(Nanos, u32)>,
-    /// The instant from which none of them asks.
+    /// The instant from which they send no requests.
     until: Nanos,
 }
 
@@ -44,7 +45,7 @@ struct Connection {
 }
 
 impl<'a> Beside<'a> {
-    /// All ask from the start, as far as they get to it before the end.
+    /// Creates the source. All connections send their first request at the start, if there is time before the end.
     pub fn new(other: &'a mut dyn Source, clients: &[ClosedClient], until: Nanos) -> Beside<'a> {
         let connections = clients.iter().flat_map(|&ClosedClient { group, connections, size_bytes }| {
             (0..connections).map(move |_| Connection { group, size_bytes, asked_at: Nanos::ZERO })

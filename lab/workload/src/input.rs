@@ -1,26 +1,26 @@
-//! Bytes in: gzip undone if it is there, a look at the start without losing it, and lines of bounded length.
+//! Reads input: undoes gzip, examines the start without consuming it, and reads lines of bounded length.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// The bytes of a file that show its format.
+/// The number of bytes of a file from which its format is detected.
 const START_BYTES: u64 = 16 * 1024;
 
-/// The longest line that is read; a longer one is bad. Servers limit a request line to 8 KiB, and a log line holds at
+/// The maximum length of a line; a longer one is bad. Servers limit a request line to 8 KiB, and a log line contains at
 /// most three such fields.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// An input whose start has been seen, gzip already undone.
+/// An input whose start has been examined, with gzip undone.
 pub(crate) struct Input<'a> {
     pub is_gzip: bool,
     pub start: Vec<u8>,
     pub bytes: Box<dyn BufRead + 'a>,
 }
 
-/// Looks at the start of the file, and inside it if it is gzip (of one or several members).
+/// Examines the start of the file, after decompression if it is gzip (of one or several members).
 pub(crate) fn open<'a>(file: impl BufRead + 'a) -> io::Result<Input<'a>> {
     let (start, bytes) = look(file)?;
     if !start.starts_with(&GZIP_MAGIC) {
@@ -30,8 +30,8 @@ pub(crate) fn open<'a>(file: impl BufRead + 'a) -> io::Result<Input<'a>> {
     Ok(Input { is_gzip: true, start, bytes: Box::new(bytes) })
 }
 
-/// The first bytes, and an input that still has them. What comes before an error is seen first, so that a damaged
-/// file is still recognised; the error is met again when reading gets there.
+/// Returns the first bytes, and an input that still contains them. Bytes before an error are examined first, so that a
+/// damaged file is still recognised; reading returns the error again when it gets there.
 fn look<R: BufRead>(mut file: R) -> io::Result<(Vec<u8>, impl BufRead)> {
     let mut start = Vec::new();
     let outcome = file.by_ref().take(START_BYTES).read_to_end(&mut start);
@@ -41,16 +41,16 @@ fn look<R: BufRead>(mut file: R) -> io::Result<(Vec<u8>, impl BufRead)> {
     Ok((start.clone(), Cursor::new(start).chain(file)))
 }
 
-/// The finding of [`next_line`].
+/// The result of [`next_line`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Whole,
-    /// Longer than [`LINE_BYTES_MAX`]: its start was kept, the rest passed over.
+    /// Longer than [`LINE_BYTES_MAX`]: its start was kept, the rest skipped.
     TooLong,
     End,
 }
 
-/// Reads a line into `line`, without its newline; the last line needs none.
+/// Reads a line into `line` without its newline; the last line need not have one.
 pub(crate) fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
     line.clear();
     let (mut seen, mut too_long) = (false, false);

@@ -1,9 +1,9 @@
-//! What arrives: traces, sizes, arrival times, scaling to a load rho. Seeded, pure.
+//! Workloads: traces, sizes, arrival times, and scaling to a load rho. Seeded and pure.
 //!
-//! A request [`Log`] is read from any of four formats ([`read`]), cut to the part wanted ([`Filter`]), spread in time
-//! where the log has only whole seconds ([`Log::trace`]), and stretched so that its mean load on a link is rho
-//! ([`schedule`]). Nothing here opens a file or reads a clock: readers take `impl BufRead`, writers `impl Write`.
-//! The same input and seed give the same jobs on every machine.
+//! A request [`Log`] is read from any of four formats ([`read`]), reduced to the requested part ([`Filter`]), spread in
+//! time if the log has only whole seconds ([`Log::trace`]), and stretched so that its mean load on a link is rho
+//! ([`schedule`]). Nothing here opens a file or reads a clock: readers take `impl BufRead`, writers `impl Write`. The
+//! same input and seed give the same jobs on every machine.
 //!
 //! ```
 //! let text = "epoch_s,size_bytes,status\n0.0,900,200\n0.5,4000,200\n2.5,100,200\n";
@@ -66,14 +66,15 @@ pub use webstone::{
 };
 pub use write::write_csv;
 
-/// The largest size a reader takes, 1 PiB: above it a line is damaged, and below it no sum over a log overflows.
+/// The maximum size that a reader accepts, 1 PiB: a line with a larger one is damaged, and no sum over a log overflows.
 pub const SIZE_BYTES_MAX: u64 = 1 << 50;
 
-/// Streams of one connection of HTTP/2 that a load may ask for: ten times what servers allow.
+/// The maximum number of streams on one HTTP/2 connection in a load: ten times as many as servers allow.
 pub const STREAMS_MAX: u32 = 1000;
 
-/// The latest instant a reader takes, 9,999,999,999 s (the year 2286): above it the log has milliseconds.
+/// The latest instant that a reader accepts, 9,999,999,999 s (the year 2286): later ones are milliseconds.
 pub const EPOCH_S_MAX: u64 = 9_999_999_999;
 
-/// The most requests one log may have: 32 bytes each, so two thirds of a gigabyte. The World Cup's own files have 7 million.
+/// The maximum number of requests in a log. At 32 bytes each they need two thirds of a gigabyte; the World Cup's own
+/// files have 7 million.
 pub const REQUESTS_MAX: usize = 20_000_000;

@@ -1,4 +1,4 @@
-//! A request log as it was recorded, and the trace of arrivals made from it.
+//! A request log as it was recorded, and the trace of arrivals derived from it.
 
 use units::Nanos;
 
@@ -7,35 +7,36 @@ use crate::{BadLines, Format, calendar, spread};
 /// A request of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Since 1970, or since whatever zero the log uses.
+    /// The instant since 1970, or since the log's own zero.
     pub at: Nanos,
-    /// 0 where the log has no size.
+    /// The size; 0 if the log does not record it.
     pub size_bytes: u64,
-    /// HTTP status; `None` where the log does not record it.
+    /// The HTTP status; `None` if the log does not record it.
     pub status: Option<u16>,
-    /// The client by the log's own number, hosts numbered in the order of the file; `None` where the log names none.
+    /// The client by the log's own number, or by its host's number in the order of the file; `None` if the log names no
+    /// client.
     pub client: Option<u32>,
 }
 
-/// A request log: what was read, sorted by time; requests of one instant stay in the order of the file.
+/// A request log, sorted by time; requests of one instant keep the order of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Log {
     pub format: Format,
     pub requests: Vec<Request>,
-    /// No instant of the file has a fraction: requests inside a second have to be spread.
+    /// True if no instant of the file has a fraction, so requests within a second must be spread.
     pub whole_seconds: bool,
     pub bad: BadLines,
 }
 
 impl Log {
-    /// The requests that pass the filter; the first `filter.first` of them.
+    /// Returns the requests that pass the filter, but only the first `filter.first` of them.
     pub fn cut(&self, filter: &Filter) -> Log {
         let kept = self.requests.iter().filter(|request| filter.passes(request)).copied();
         let requests = kept.take(filter.first.unwrap_or(usize::MAX)).collect();
         Log { requests, bad: self.bad.clone(), ..*self }
     }
 
-    /// The arrivals of this log. Whole seconds are spread as [`spread`] says; fractions are kept exactly.
+    /// Returns the arrivals of this log. Whole seconds are spread by [`spread`]; fractions are kept exactly.
     pub fn trace(&self, seed: u64) -> Trace {
         let mut at: Vec<Nanos> = self.requests.iter().map(|request| request.at).collect();
         if self.whole_seconds {
@@ -46,9 +47,9 @@ impl Log {
         Trace { arrivals: at.iter().zip(&self.requests).map(arrival).collect() }
     }
 
-    /// Midnight UTC, in seconds since 1970, of the day this log is of; `None` for an empty log.
+    /// Returns midnight UTC of the log's day, in seconds since 1970; `None` for an empty log.
     ///
-    /// That is the first day with at least half as many requests as the busiest.
+    /// The day is the first one with at least half as many requests as the busiest.
     pub fn first_busy_day(&self) -> Option<u64> {
         calendar::first_busy_day(self.requests.iter().map(|request| request.at.0 / 1_000_000_000))
     }
@@ -57,31 +58,31 @@ impl Log {
 /// A request of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Since the first request of the trace.
+    /// The instant since the first request of the trace.
     pub at: Nanos,
     pub size_bytes: u64,
     /// The client, as in [`Request`].
     pub client: Option<u32>,
 }
 
-/// When requests arrive and how much each asks for.
+/// The instants of requests and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Sorted by time; the first is at 0.
+    /// The arrivals, sorted by time; the first is at 0.
     pub arrivals: Vec<Arrival>,
 }
 
 impl Trace {
-    /// From the first arrival to the last.
+    /// The time from the first arrival to the last.
     pub fn span(&self) -> Nanos {
         self.arrivals.last().map_or(Nanos::ZERO, |last| last.at)
     }
 }
 
-/// Which requests of a log to keep; each field narrows it.
+/// A filter of requests; each field excludes further ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// Only this status. A request whose log records no status passes: nothing says it is another.
+    /// Only this status. A request without a recorded status passes, because it may have this one.
     pub status: Option<u16>,
     pub size_bytes_min: u64,
     pub size_bytes_max: u64,
@@ -89,7 +90,7 @@ pub struct Filter {
     pub from_s: Option<u64>,
     /// Before this second.
     pub to_s: Option<u64>,
-    /// At most this many, the earliest.
+    /// At most this many requests, the earliest.
     pub first: Option<usize>,
 }
 

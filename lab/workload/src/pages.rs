@@ -1,14 +1,17 @@
-//! Pages as browsers load them: HTML, then what it names, then what the style sheets name, with the urgencies that browsers send.
+//! Pages as browsers load them: the HTML, then the objects that it names, then those that the style sheets name, with
+//! the urgencies that browsers send.
 //!
-//! The mix is that of the median page on desktops in the Web Almanac 2024 of the HTTP Archive, chapter "Page Weight": 2,652 KB in 71 requests, of
-//! them images 1,054 KB in 18, scripts 613 KB in 24, fonts 131 KB, style sheets 78 KB, HTML 18 KB. It does not give the number of style sheets and
-//! fonts (here 8 and 4) nor what the rest is (here 16 requests of 30 KB). Pages differ by two factors, one for their numbers and one for their sizes,
+//! The mix is that of the median desktop page in the Web Almanac 2024 of the HTTP Archive, chapter "Page Weight": 2,652
+//! KB in 71 requests, of which images are 1,054 KB in 18, scripts 613 KB in 24, fonts 131 KB, style sheets 78 KB, and
+//! HTML 18 KB. The chapter gives neither the number of style sheets and fonts (here 8 and 4) nor the kinds of the rest
+//! (here 16 requests of 30 KB). Pages differ by two factors, one for their number of objects and one for their sizes,
 //! and objects by a third, all lognormal: the Almanac has 8 to 9 MB at the 90th percentile, about 3.4 times the median.
 //!
-//! Urgencies are Chrome's (RFC 9218 section 4): `TypeToPriority` in Blink's `resource_fetcher.cc` gives style sheets and fonts its highest priority,
-//! scripts that block the next, scripts of the late body the third, async scripts and images the fourth; the first images are raised to the third. `net`
-//! sends them as urgency 0, 1, 2 and 3, and `ShouldLoadIncremental` marks all as incremental but style sheets, scripts and fonts, which are of no use in
-//! parts. What a page waits for is simplified: nothing is asked for before the HTML is there whole, and no script asks for more.
+//! Urgencies are Chrome's (RFC 9218 section 4): `TypeToPriority` in Blink's `resource_fetcher.cc` gives style sheets
+//! and fonts its highest priority, blocking scripts the next, scripts late in the body the third, and async scripts and
+//! images the fourth; the first images are raised to the third. `net` sends them as urgency 0, 1, 2 and 3, and
+//! `ShouldLoadIncremental` marks everything as incremental except style sheets, scripts and fonts, which are useless in
+//! parts. Dependencies are simplified: nothing is requested before the HTML is complete, and scripts request nothing.
 
 mod documents;
 mod load;
@@ -26,16 +29,16 @@ pub use readers::{READER_PAGES, Readers};
 pub use visit::Visit;
 pub use visitors::Visitors;
 
-/// Objects of a page at most.
+/// The maximum number of objects of a page.
 pub const PAGE_OBJECTS_MAX: usize = 500;
 
-/// Objects of the median page.
+/// The number of objects of the median page.
 pub const PAGE_OBJECTS_MEDIAN: u64 = 71;
 
-/// Bytes of an object at most: where the tail of sizes is cut.
+/// The maximum bytes of an object, where the tail of sizes is cut.
 const OBJECT_BYTES_MAX: f64 = 20e6;
 
-/// Spread of the logarithm, between pages: of the number of objects and of their sizes.
+/// The standard deviation of the logarithm between pages, for the number of objects and for their sizes.
 const COUNT_SIGMA: f64 = 0.5;
 const SIZE_SIGMA: f64 = 0.8;
 
@@ -44,23 +47,23 @@ const SIZE_SIGMA: f64 = 0.8;
 pub enum ObjectKind {
     Html,
     Style,
-    /// Nothing is shown before it has run.
+    /// A script that must run before anything is shown.
     Script,
     AsyncScript,
-    /// One of the first, which are probably in view.
+    /// One of the first images, which are probably in view.
     FirstImage,
     Image,
     Font,
-    /// Data that scripts ask for.
+    /// Data that scripts request.
     Data,
 }
 
-/// Objects of one kind on the median page.
+/// The objects of one kind on the median page.
 struct Share {
     kind: ObjectKind,
     count: f64,
     bytes_mean: f64,
-    /// Spread of the logarithm between objects.
+    /// The standard deviation of the logarithm between objects.
     sigma: f64,
 }
 
@@ -68,7 +71,7 @@ const fn share(kind: ObjectKind, count: f64, bytes_mean: f64, sigma: f64) -> Sha
     Share { kind, count, bytes_mean, sigma }
 }
 
-/// The median page; the first has to be there once.
+/// The median page; the first object occurs exactly once.
 const MIX: [Share; 8] = [
     share(ObjectKind::Html, 1.0, 18_000.0, 0.8),
     share(ObjectKind::Style, 8.0, 9_750.0, 1.0),
@@ -80,7 +83,7 @@ const MIX: [Share; 8] = [
     share(ObjectKind::Data, 16.0, 30_000.0, 1.4),
 ];
 
-/// An object.
+/// An object of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageObject {
     pub kind: ObjectKind,
@@ -88,7 +91,7 @@ pub struct PageObject {
 }
 
 impl ObjectKind {
-    /// RFC 9218 section 4.1.
+    /// The urgency (RFC 9218 section 4.1).
     pub fn urgency(self) -> u8 {
         match self {
             ObjectKind::Html | ObjectKind::Style | ObjectKind::Font => 0,
@@ -98,29 +101,29 @@ impl ObjectKind {
         }
     }
 
-    /// RFC 9218 section 4.2.
+    /// True if the object is useful in parts (RFC 9218 section 4.2).
     pub fn is_incremental(self) -> bool {
         matches!(self, ObjectKind::Html | ObjectKind::FirstImage | ObjectKind::Image | ObjectKind::Data)
     }
 
-    /// Returns true if nothing of the page is shown before it is there.
+    /// Returns true if nothing of the page is shown before this object has arrived.
     pub fn is_blocking(self) -> bool {
         matches!(self, ObjectKind::Html | ObjectKind::Style | ObjectKind::Script)
     }
 
-    /// Returns true if it is found in a style sheet, or by what runs after them, and not in the HTML.
+    /// Returns true if it is found in a style sheet, or by code that runs after the style sheets, and not in the HTML.
     pub fn follows_styles(self) -> bool {
         matches!(self, ObjectKind::Font | ObjectKind::Data)
     }
 }
 
-/// A page, its HTML first; the same stream of numbers gives the same page.
+/// Draws a page, its HTML first; the same stream of numbers gives the same page.
 pub fn page(random: &mut ChaCha8Rng) -> Vec<PageObject> {
     let (counts, sizes) = (lognormal(random, COUNT_SIGMA), lognormal(random, SIZE_SIGMA));
     let mut objects = Vec::new();
     for Share { kind, count, bytes_mean, sigma } in MIX {
         let count = if kind == ObjectKind::Html { 1 } else { (count * counts).round() as usize };
-        // Its median, so that its mean is as given.
+        // The median, chosen such that the mean is as given.
         let median = bytes_mean * sizes * (-sigma * sigma / 2.0).exp();
         for _ in 0..count.min(PAGE_OBJECTS_MAX - objects.len()) {
             let size_bytes = (median * lognormal(random, sigma)).clamp(1.0, OBJECT_BYTES_MAX) as u64;

@@ -1,8 +1,9 @@
-//! Users who wait for an answer before they ask again, so that a slow server is asked less: SURGE's closed load, a fixed number of
-//! user equivalents who never leave.
+//! Users who wait for a response before they send the next request, so a slow server receives fewer: SURGE's closed
+//! load, a fixed number of user equivalents who never leave.
 //!
-//! Each user has a random stream of his own, and all read one list of files, so the k-th request of a run is for the same file whoever
-//! makes it, as in Murta and Corlassoli (2003, section 4): "each run serviced the same requests in the same sequence".
+//! Each user has a separate random stream, and all read one list of files, so the k-th request of a run is for the same
+//! file whichever user makes it, as in Murta and Corlassoli (2003, section 4): "each run serviced the same requests in
+//! the same sequence".
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,32 +15,32 @@ use units::Nanos;
 use crate::surge::UserModel;
 use crate::{Ask, Source};
 
-/// Sizes to ask for, without end.
+/// An endless sequence of sizes to request.
 pub type EndlessSizes = Box<dyn Iterator<Item = u64> + Send>;
 
-/// Users a population may have: each costs a random stream.
+/// The maximum number of users of a population; each costs a random stream.
 pub const USERS_MAX: u32 = 1 << 20;
 
-/// User equivalents, who come within the first ten seconds.
+/// User equivalents, who arrive within the first ten seconds.
 pub struct Population {
     model: UserModel,
     users: Vec<User>,
     sizes: EndlessSizes,
-    /// The instant from which nobody asks.
+    /// The instant from which no user sends requests.
     until: Nanos,
-    /// The users and the instants at which they ask, the earliest first; at most one request for each user.
+    /// The users and the instants of their next requests, the earliest first; at most one for each user.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
 /// A user equivalent.
 struct User {
     rng: ChaCha8Rng,
-    /// Files of the Web object still to be asked for after the current one.
+    /// The files of the Web object still to be requested after the current one.
     left: u32,
 }
 
 impl Population {
-    /// Returns a population of user equivalents, who come within the first ten seconds and stay until then.
+    /// Creates a population of user equivalents, who arrive within the first ten seconds and stay until `until`.
     pub fn users(users: u32, model: UserModel, until: Nanos, sizes: EndlessSizes, seed: u64) -> Population {
         assert!((1..=USERS_MAX).contains(&users), "{users} users");
         let mut due = BinaryHeap::new();
@@ -84,7 +85,7 @@ impl Source for Population {
 }
 
 impl User {
-    /// The time until the next request: short inside a Web object, long between two.
+    /// The time until the next request: short within a Web object, long between two.
     fn pause(&mut self, model: &UserModel) -> Nanos {
         if let Some(fewer) = self.left.checked_sub(1) {
             self.left = fewer;
@@ -106,10 +107,10 @@ mod tests {
         Box::new(sizes.iter().copied().cycle())
     }
 
-    /// Every request, with the user and what came of the pause after it; each is answered after so long.
+    /// Runs a population in which each request takes `answer(user)`, and returns every request.
     fn asks(population: &mut Population, answer: impl Fn(u32) -> Nanos) -> Vec<Ask> {
         let mut asks = Vec::new();
-        // Requests under way: when each ends.
+        // The requests in flight, with the instants at which they end.
         let mut ends: BinaryHeap<Reverse<(Nanos, u32)>> = BinaryHeap::new();
         loop {
             let end = ends.peek().map_or(Nanos::MAX, |Reverse((at, _))| *at);
@@ -159,7 +160,7 @@ mod tests {
         for found in [&fast, &late] {
             assert!(found.iter().zip([10, 20, 30, 40].into_iter().cycle()).all(|(ask, size)| ask.size_bytes == size));
         }
-        // The same pauses, whatever the others do.
+        // The pauses of a user are the same, whatever the others do.
         let (fast, late) = (by_user(&fast), by_user(&late));
         for (user, asks) in late {
             assert!(asks[0].at < Nanos::from_secs(10));

@@ -1,4 +1,4 @@
-//! Reading a request log: bad lines are counted, kept with their numbers up to a bound, and passed over.
+//! Reads a request log. Bad lines are counted, kept with their numbers up to a bound, and skipped.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -7,17 +7,17 @@ use crate::format::{Format, Parsed, RECORD_BYTES, Reason, parse_record, trim};
 use crate::input::{self, Input, LINE_BYTES_MAX, Line};
 use crate::{Log, REQUESTS_MAX, Request};
 
-/// The number of bad lines that are remembered; the rest are only counted.
+/// The maximum number of bad lines that are kept; further ones are only counted.
 pub const BAD_LINES_KEPT: usize = 20;
 
-/// The bytes of a bad line that are remembered.
+/// The maximum bytes of a bad line that are kept.
 const EXCERPT_BYTES_MAX: usize = 80;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions {
-    /// `None`: told by what is in the file.
+    /// The format; `None` to detect it from the contents.
     pub format: Option<Format>,
-    /// The first bad line is an error.
+    /// True if the first bad line is an error.
     pub strict: bool,
 }
 
@@ -29,13 +29,13 @@ pub struct BadLines {
     pub first: Vec<BadLine>,
 }
 
-/// A line that could not be read: which, why, and how it begins.
+/// A line that could not be read: its number, the reason, and its beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// From 1; of a binary file the number of the record.
+    /// The line number from 1, or in a binary file the number of the record.
     pub line: u64,
     pub reason: &'static str,
-    /// The start of the line, printable; of a binary file hexadecimal.
+    /// The start of the line in printable form, or in a binary file in hexadecimal.
     pub text: String,
 }
 
@@ -58,12 +58,12 @@ pub fn read(file: impl BufRead, options: &ReadOptions) -> Result<Log, ReadError>
 struct Reader {
     format: Format,
     strict: bool,
-    /// Lines or records so far.
+    /// The number of lines or records so far.
     line: u64,
     requests: Vec<Request>,
     has_fraction: bool,
     bad: BadLines,
-    /// Hosts by name, in the order of the file.
+    /// The numbers of hosts by name, in the order of the file.
     hosts: HashMap<Box<[u8]>, u32>,
 }
 
@@ -124,7 +124,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The last request's client, where its line has a name for it.
+    /// Sets the last request's client, if its line names it.
     fn name_client(&mut self, line: &[u8]) {
         if let (Some(host), Some(request)) = (self.format.host(line), self.requests.last_mut()) {
             let next = self.hosts.len() as u32;
@@ -150,7 +150,7 @@ impl Reader {
 const LINE_TOO_LONG: Reason = "the line is longer than 64 KiB";
 const _: () = assert!(LINE_BYTES_MAX == 64 * 1024, "the sentence above names the bound");
 
-/// Fills `record` as far as the input goes.
+/// Fills `record` as far as the input reaches.
 fn read_up_to(input: &mut dyn BufRead, record: &mut [u8]) -> io::Result<usize> {
     let mut bytes = 0;
     while bytes < record.len() {
@@ -164,7 +164,7 @@ fn read_up_to(input: &mut dyn BufRead, record: &mut [u8]) -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Safe to print on a terminal: one line, ASCII, no control bytes.
+/// Formats a line for a terminal: one line, ASCII, no control bytes.
 fn printable(line: &[u8]) -> String {
     let start = line.iter().take(EXCERPT_BYTES_MAX).map(|&byte| match byte {
         b' '..=b'~' => char::from(byte).to_string(),
@@ -177,7 +177,7 @@ fn hexadecimal(record: &[u8]) -> String {
     record.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A log that could not be read at all.
+/// The reason why a log could not be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("the file is empty")]
@@ -190,12 +190,12 @@ pub enum ReadError {
     /// Under `strict`, the first bad line.
     #[error("{}: `{}`", .0.reason, .0.text)]
     Bad(BadLine),
-    /// A header in another order than the columns are read in.
+    /// A header whose order differs from the one in which the columns are read.
     #[error("the columns are `{text}`: write them in the order epoch_s,size_bytes,status,client")]
     Columns { line: u64, text: String },
     #[error("more than {REQUESTS_MAX} requests: split the file and read it in parts")]
     TooMany { line: u64 },
-    /// The compressed data ends early: what came before it is not to be trusted as the whole.
+    /// The compressed data ends early, so the part before it may not be complete.
     #[error("the gzip data ends early, after {entry} {after}: the file is truncated")]
     GzipTruncated { after: u64, entry: &'static str },
     #[error("the gzip data is damaged after {entry} {after}: {reason}")]
@@ -215,7 +215,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The line the error is about, for messages of the form `file:line: reason`.
+    /// The line that the error is about, for messages of the form `file:line: reason`.
     pub fn line(&self) -> Option<u64> {
         match self {
             ReadError::Bad(bad) => Some(bad.line),

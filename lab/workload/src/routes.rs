@@ -1,27 +1,28 @@
-//! Routes of an application: requests told apart by the first folder of what they ask for.
+//! Routes of an application: requests distinguished by the first folder of their path.
 //!
-//! A proxy that knows no length learns the sizes of each route. So that a trace's sizes are those of an application, each of its requests is
-//! given a route: any of them alike, or one by its size, so that sizes within a route are about log-normal around its own median.
+//! A proxy that does not know lengths learns the sizes of each route. To make a trace's sizes those of an application,
+//! each of its requests gets a route: a random one, or one chosen by its size, so that sizes within a route are about
+//! log-normal around its own median.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Ask;
 
-/// Their names are two letters.
+/// The maximum number of routes, whose names have two letters.
 pub const ROUTES_MAX: u32 = 26 * 26;
-/// The medians of routes by size are even steps between these, as logarithms.
+/// The range of the medians of routes, if chosen by size; they are evenly spaced as logarithms.
 const SIZES: [f64; 2] = [64.0, 1e9];
 
-/// `100`: a hundred, which say nothing of sizes; `100~0.5`: sizes within each are about log-normal with sigma 0.5, as long as the sizes of all
-/// are spread wider than that.
+/// `100`: a hundred routes, independent of sizes. `100~0.5`: sizes within each route are about log-normal with sigma
+/// 0.5, as long as all sizes together are spread more widely than that.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Routes {
     count: u32,
     sigma: Option<f64>,
 }
 
-/// What is wrong with the text of routes.
+/// The fault of a text of routes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no number of routes: write 1 to {ROUTES_MAX}, such as 100, or 100~0.5 for the sigma of sizes within each"
@@ -64,13 +65,13 @@ impl Routes {
     }
 }
 
-/// Box and Muller, of the two halves of a number.
+/// A normal deviate by the method of Box and Muller, from the two halves of a number.
 fn normal(drawn: u64) -> f64 {
     let [radius, angle] = [drawn >> 32, drawn & 0xffff_ffff].map(|half| (half as f64 + 0.5) / 4_294_967_296.0);
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// SplitMix64's mixing.
+/// The mixing function of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!((counts.keys().next().unwrap(), counts.keys().last().unwrap()), (b"aa", b"bn"));
     }
 
-    /// Of sizes that are spread far wider, those of one route are log-normal with that sigma.
+    /// If all sizes are spread far more widely, the sizes of one route are log-normal with that sigma.
     #[test]
     fn with_a_sigma_sizes_within_a_route_are_spread_by_it() {
         let routes: Routes = "100~0.5".parse().unwrap();

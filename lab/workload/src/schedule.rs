@@ -1,15 +1,16 @@
-//! From a trace to the jobs of a run: the same arrivals, stretched in time until they load the link as wanted.
+//! Converts a trace to the jobs of a run: the same arrivals, stretched in time until they load the link as requested.
 //!
-//! rho is offered wire bits per second over link bits per second. A job's wire bytes are those of its response (a
-//! nominal head and the body, in full segments with the headers the shaper counts, [`wire_bytes`]) and its share of
-//! what a connection costs beside its responses (`units::wire::CONNECTION_BYTES` / requests per connection).
+//! rho is offered wire bits per second divided by link bits per second. A job's wire bytes are the bytes of its
+//! response (a nominal head and the body, in full segments with the headers that the shaper counts, [`wire_bytes`]) and
+//! its share of the other bytes of a connection (`units::wire::CONNECTION_BYTES` / requests per connection).
 //!
 //! One factor stretches the *whole* trace, so that its mean load from first to last arrival is rho; only then is it cut
-//! to the seconds wanted. The load of the part kept differs, as load does in the real hour: `rho_measured` says by how
-//! much. Stretching the part instead would hide that, and make every length of run a different workload.
+//! to the requested seconds. The load of the remaining part differs, as load does in a real hour, and `rho_measured`
+//! reports it. Stretching only the part would hide that, and make every length of run a different workload.
 //!
-//! Where the load changes, the trace is first stretched to a load of 1, so that its time is work of the link; then every
-//! gap is filled at the pace of the profile. So the load follows the profile as closely as it would follow a constant.
+//! If the load changes, the trace is first stretched to a load of 1, so that its time is work of the link. Every gap is
+//! then scaled according to the profile. The load therefore follows the profile as closely as it would follow a
+//! constant.
 
 use std::borrow::Cow;
 
@@ -21,51 +22,51 @@ use units::{Nanos, Rate};
 
 use crate::{Arrival, LoadProfile, REQUESTS_MAX, SIZE_BYTES_MAX, Trace};
 
-/// Bytes of response head assumed in rho: status line, date, server, type, length, ETag, Last-Modified and cache lines
-/// come to 230–250 in nginx and in Weir. Real heads differ by a few bytes; rho must not depend on who answers.
+/// The bytes of a response head assumed in rho: status line, date, server, type, length, ETag, Last-Modified and cache
+/// lines have 230–250 in nginx and in Weir. Real heads differ by a few bytes, but rho must not depend on the server.
 pub const HEAD_BYTES_NOMINAL: u64 = 240;
 
-/// The load wanted.
+/// The requested load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// 1 and more is overload, which is an experiment too.
+    /// The load; 1 and more is overload, which is an experiment too.
     pub load: LoadProfile,
     pub link: Rate,
-    /// Keep only jobs that arrive before this.
+    /// The number of seconds; later jobs are left out.
     pub seconds: Option<f64>,
-    /// Requests on each connection, at least 1.
+    /// The number of requests on each connection, at least 1.
     pub per_connection: u64,
-    /// The seed of repetitions, where the trace ends before the seconds do: its requests again, at its times, their
-    /// sizes in an order that this seed draws anew each time. The first of a repetition comes with the last before it.
+    /// The seed of repetitions, if the trace ends before the seconds do. A repetition has the same requests and times,
+    /// with the sizes in an order drawn anew. The first request of a repetition coincides with the last before it.
     pub repeat: Option<u64>,
 }
 
 /// A request of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// Since the run began.
+    /// The instant since the run began.
     pub arrival: Nanos,
     pub size_bytes: u64,
     /// The client, as in [`crate::Request`].
     pub client: Option<u32>,
 }
 
-/// The requests that a run submits, and their instants.
+/// The requests of a run, and their instants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Sorted by arrival; the first is at 0.
+    /// The jobs, sorted by arrival; the first is at 0.
     pub jobs: Vec<Job>,
-    /// The load of the jobs kept over the time kept.
+    /// The load of the remaining jobs over the remaining time.
     pub rho_measured: f64,
-    /// The time kept: the seconds asked for, or the span of the stretched trace where that is shorter.
+    /// The remaining time: the requested seconds, or the span of the stretched trace if that is shorter.
     pub kept: Nanos,
-    /// The factor by which the trace's time was multiplied, on average where the load changes; above 1 it was slowed down.
+    /// The factor by which the trace's time was multiplied, on average if the load changes; above 1 it was slowed down.
     pub stretch: f64,
-    /// The warning for the caller's user.
+    /// A warning for the user.
     pub warning: Option<String>,
 }
 
-/// Stretches the trace to the load and keeps the seconds wanted.
+/// Stretches the trace to the load and keeps the requested seconds.
 pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleError> {
     check(trace, scaling.seconds, scaling.per_connection)?;
     let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes);
@@ -75,7 +76,7 @@ pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleEr
     let jobs: Vec<Job> = (0..copies)
         .flat_map(|copy| pace.jobs(copied(trace, copy, scaling.repeat), copy))
         .scan(Nanos::ZERO, |before, job| {
-            // Rounded at the end of a phase, an instant may come out a nanosecond before its predecessor.
+            // At the end of a phase, rounding may place an instant a nanosecond before its predecessor.
             *before = job.arrival.max(*before);
             Some(Job { arrival: *before, ..job })
         })
@@ -93,7 +94,7 @@ pub fn schedule(trace: &Trace, scaling: &Scaling) -> Result<Schedule, ScheduleEr
     })
 }
 
-/// The whole trace stretched so that the mean load of its sizes alone, as queueing theory counts them, is rho.
+/// Stretches the whole trace so that the mean load of its sizes alone, as queueing theory counts them, is rho.
 pub fn schedule_plain(trace: &Trace, rho: f64, link: Rate) -> Result<Vec<Job>, ScheduleError> {
     let load = LoadProfile::constant(rho).map_err(|_| ScheduleError::Rho(rho))?;
     check(trace, None, 1)?;
@@ -102,7 +103,7 @@ pub fn schedule_plain(trace: &Trace, rho: f64, link: Rate) -> Result<Vec<Job>, S
     Ok(pace.jobs(Cow::Borrowed(&trace.arrivals), 0).collect())
 }
 
-/// Bytes on the wire of a response of this size with a nominal head, without the connection's.
+/// The bytes on the wire for a response of this size with a nominal head, without those of the connection.
 pub fn wire_bytes(size_bytes: u64) -> u64 {
     bytes_of(HEAD_BYTES_NOMINAL + size_bytes, SEGMENT_BYTES)
 }
@@ -126,12 +127,12 @@ fn check(trace: &Trace, seconds: Option<f64>, per_connection: u64) -> Result<(),
     Ok(())
 }
 
-/// The map from the time of a trace to that of a run.
+/// Maps the time of a trace to the time of a run.
 struct Pace<'a> {
     load: &'a LoadProfile,
-    /// The end of the trace as it was recorded.
+    /// The end of the trace as recorded.
     last: Nanos,
-    /// The span of the stretched trace: at a constant load the time it takes, else the work it is (in time of the link).
+    /// The span of the stretched trace: at a constant load its duration, otherwise its work (in link time).
     span: Nanos,
 }
 
@@ -139,16 +140,16 @@ impl<'a> Pace<'a> {
     fn new(trace: &Trace, bits: f64, load: &'a LoadProfile, link: Rate) -> Result<Pace<'a>, ScheduleError> {
         let rho = load.as_constant().unwrap_or(1.0);
         let ns = bits / (rho * link.bits_per_s() as f64) * 1e9;
-        // A span of at least 1 ns, and short of the 584 years that u64 holds.
+        // At least 1 ns, and below the 584 years that u64 can represent.
         match (1.0..1.8e19).contains(&ns) {
             true => Ok(Pace { load, last: trace.span(), span: Nanos(ns.round() as u64) }),
             false => Err(ScheduleError::SpanOutOfRange(ns / 1e9)),
         }
     }
 
-    /// When a request of the trace arrives that comes so long after its first, in this repetition of it.
+    /// The instant at which a request arrives, given its time since the first request of the trace, in this repetition.
     fn instant(&self, copy: u64, at: Nanos) -> Nanos {
-        // Below span, so it fits; exact, so that order is kept.
+        // Below the span, so it fits; exact, so that the order is kept.
         let within = (u128::from(at.0) * u128::from(self.span.0) / u128::from(self.last.0)) as u64;
         let work = Nanos(self.span.0.saturating_mul(copy).saturating_add(within));
         if self.load.as_constant().is_some() { work } else { self.load.after(Nanos::ZERO, work.0 as f64) }
@@ -173,8 +174,8 @@ fn copies(trace: &Trace, pace: &Pace, scaling: &Scaling, limit: Nanos) -> Result
     }
 }
 
-/// The trace with its sizes in an order that the seed draws, and begun at an arrival that it draws: what stood before that one comes
-/// after the last, a mean gap later.
+/// The trace with its sizes in a random order, started at a random arrival; the arrivals before that one follow the
+/// last, a mean gap later.
 pub fn shuffled(trace: &Trace, seed: u64) -> Trace {
     let count = trace.arrivals.len();
     if count < 2 {
@@ -202,7 +203,7 @@ fn copied(trace: &Trace, copy: u64, seed: Option<u64>) -> Cow<'_, [Arrival]> {
     trace.arrivals.iter().zip(sizes).map(|(arrival, size_bytes)| Arrival { size_bytes, ..*arrival }).collect()
 }
 
-/// On the wire, with the connections' own bytes.
+/// The bits on the wire, including those of connections.
 fn offered_bits(sizes: impl Iterator<Item = u64>, per_connection: u64) -> f64 {
     let (bytes, jobs) = sizes.fold((0u128, 0u64), |(sum, jobs), size| (sum + u128::from(wire_bytes(size)), jobs + 1));
     let connections = jobs as f64 / per_connection as f64;
@@ -239,7 +240,7 @@ pub enum ScheduleError {
     SizeTooLarge { job: usize },
     #[error("the trace would last {0:e} s at this load: write a rho nearer to 1 or another rate")]
     SpanOutOfRange(f64),
-    /// So many seconds of repetitions.
+    /// The number of seconds that repetitions would fill.
     #[error("{seconds} s of this trace repeated are more than {REQUESTS_MAX} requests: write fewer seconds")]
     TooManyJobs { seconds: f64 },
 }
@@ -265,8 +266,8 @@ mod tests {
 
     #[test]
     fn worked_by_hand() {
-        // 1,208 + 240 bytes are one full segment: 1,514 on the wire, 1,720 with the connection. Two of them are
-        // 27,520 bits, at rho 0.5 on 10 Mbit/s spread over 5.504 ms.
+        // 1,208 + 240 bytes are one full segment: 1,514 on the wire, 1,720 with the connection. Two of them are 27,520
+        // bits, at rho 0.5 on 10 Mbit/s spread over 5.504 ms.
         let schedule = schedule(&trace(&[(0, 1208), (7, 1208)]), &scaling(0.5)).unwrap();
         assert_eq!(schedule.jobs[1], Job { arrival: Nanos::from_micros(5504), size_bytes: 1208, client: None });
         assert_eq!((schedule.kept, schedule.warning), (Nanos::from_micros(5504), None));
@@ -325,7 +326,8 @@ mod tests {
 
     #[test]
     fn a_changing_load_is_worked_by_hand() {
-        // Three responses of 1,720 bytes are 4.128 ms of the link, of which 1.376 are offered by the end of the first phase.
+        // Three responses of 1,720 bytes are 4.128 ms of link time, of which 1.376 are offered by the end of the first
+        // phase.
         let load: LoadProfile = "0.002752s@0.5,1s@2".parse().unwrap();
         let schedule = schedule(&trace(&[(0, 1208), (500, 1208), (1000, 1208)]), &under(load)).unwrap();
         let at: Vec<u64> = schedule.jobs.iter().map(|job| job.arrival.0).collect();
@@ -333,8 +335,8 @@ mod tests {
         assert_eq!(schedule.kept.0, at[2]);
     }
 
-    /// Ten turns of each of the papers' workloads by a heavy-tailed trace: in every low and in every high period together
-    /// the link is offered what table I says, and the trace's requests come in their order.
+    /// Ten turns of each of the papers' workloads with a heavy-tailed trace: over all low and over all high periods the
+    /// offered load agrees with table I, and the trace's requests arrive in their order.
     #[test]
     fn the_papers_workloads_load_the_link_as_they_say() {
         let trace = crate::Synthetic { jobs: 20_000, ..crate::Synthetic::SHIPPED }.log().trace(0);
@@ -351,7 +353,7 @@ mod tests {
             for (phase, jobs) in load.phases().iter().zip([low, high]) {
                 let bits = offered_bits(jobs.iter().map(|job| job.size_bytes), 1);
                 let rho = bits / (link.bits_per_s() as f64 * 10.0 * phase.lasts.as_secs_f64());
-                // Of ten short periods a few large responses are a tenth of the load.
+                // In ten short periods a few large responses are a tenth of the load.
                 assert!((rho / phase.from_rho - 1.0).abs() < 0.2, "{name}: {rho} for {}", phase.from_rho);
             }
             let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes);
@@ -375,7 +377,7 @@ mod tests {
             let mut sizes: Vec<u64> = other.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
             sizes.sort_unstable();
             assert_eq!((sizes, other.arrivals[0].at), (vec![1, 2, 3, 4], Nanos::ZERO));
-            // The gaps of the turn are 10, 1, 19 and the mean of 10; one of them lies behind the end.
+            // The gaps of the turn are 10, 1, 19 and the mean of 10; one of them is after the end.
             let mut whole = [gaps(&other), vec![40 - other.span().0]].concat();
             whole.sort_unstable();
             assert_eq!(whole, [1, 10, 10, 19]);
@@ -436,7 +438,7 @@ mod tests {
             prop_assert!((whole.rho_measured / rho - 1.0).abs() < 1e-3, "{} for {}", whole.rho_measured, rho);
         }
 
-        /// Even gaps and sizes: what was offered in each phase is what its load says, to a job.
+        /// Even gaps and sizes: the load offered in each phase is correct to within a job.
         #[test]
         fn each_phase_gets_its_load(
             phases in prop::collection::vec((0.5f64..5.0, 0.1f64..2.0, 0.1f64..2.0), 1..5),
@@ -454,7 +456,7 @@ mod tests {
             for phase in load.phases().iter().cycle().take(2 * phases.len()) {
                 let ends = begins + phase.lasts;
                 let jobs = schedule.jobs.iter().filter(|job| (begins..ends).contains(&job.arrival)).count();
-                // 1,720 bytes each; of 2,000 jobs the trace has 1,999 gaps, and one job more where it is repeated.
+                // 1,720 bytes each; 2,000 jobs have 1,999 gaps, and one job more if the trace is repeated.
                 let right = (load.offered(ends) - load.offered(begins)) / 1_376_000.0;
                 prop_assert!((jobs as f64 - right).abs() <= 2.0 + right / 2000.0 + 1.0, "{jobs} jobs for {right}");
                 begins = ends;

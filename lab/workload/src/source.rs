@@ -1,9 +1,9 @@
-//! Requests one by one, for loads whose later requests depend on earlier answers.
+//! Sources of requests, for loads whose later requests depend on earlier responses.
 //!
-//! An open load is a list of instants, known before the run ([`Scheduled`]). Users who read before they ask again, and
-//! sessions that come by themselves but then wait for each answer, are not: when their next request is due is known only
-//! once the last was answered. Whoever carries out a load, a generator or a simulator, asks a [`Source`] for what is due
-//! and tells it what ended; the source reads no clock.
+//! An open load is a list of instants, known before the run ([`Scheduled`]). Users who read before they send the next
+//! request, and sessions that arrive independently but then wait for each response, are different: the instant of their
+//! next request is known only after the last response. A generator or a simulator takes due requests from a [`Source`]
+//! and notifies it of their ends; the source reads no clock.
 
 use units::Nanos;
 
@@ -12,27 +12,28 @@ use crate::{Job, PageTimes};
 /// A request of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// When it is due. Response time counts from here.
+    /// The instant at which it is due. Response time counts from here.
     pub at: Nanos,
     pub size_bytes: u64,
-    /// Whose it is, who has no other under way, or the page or reader of which it is a part; `None` in an open load, where nobody waits.
+    /// The user of the request, who has no other in flight, or the page or reader of which it is a part; `None` in an
+    /// open load, where no user waits.
     pub user: Option<u32>,
-    /// The group of clients it comes from; `None`: it is dealt to one.
+    /// The group of clients from which it comes; `None` if it is assigned to one.
     pub group: Option<u32>,
-    /// The client of the trace that asks, as in [`crate::Request`]: all its requests come from one address.
+    /// The client of the trace, as in [`crate::Request`]; all its requests come from one address.
     pub client: Option<u32>,
-    /// The part of a page, which has several under way at once.
+    /// The part of a page, which may have several requests in flight.
     pub part: Option<Part>,
 }
 
-/// An object of a page, with what its browser says of it (RFC 9218).
+/// An object of a page, with the priority that a browser sends (RFC 9218).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// The number of its page.
     pub page: u32,
-    /// The file of a site that it is ([`crate::Documents`]); `None` stands for any of its size.
+    /// The file of a site ([`crate::Documents`]); `None` for any file of its size.
     pub file: Option<u32>,
-    /// The place among the objects of its page.
+    /// The index among the objects of its page.
     pub object: u16,
     pub urgency: u8,
     pub is_incremental: bool,
@@ -40,29 +41,29 @@ pub struct Part {
 
 /// The source of the requests of a run.
 pub trait Source {
-    /// When the next request is due; `None` at the end, and while everybody waits for an answer. A later call may name an
-    /// earlier instant only after [`Source::on_end`].
+    /// The instant of the next request; `None` at the end, and while all users wait for responses. A later call may
+    /// return an earlier instant only after [`Source::on_end`].
     fn due(&self) -> Option<Nanos>;
 
-    /// Takes the request that is due first, whose instant is never before that of the one taken before it in an open load.
+    /// Takes the request that is due first. In an open load its instant is never before that of the previous one.
     fn take(&mut self) -> Option<Ask>;
 
-    /// A request of this user has ended, complete or not, and the time to think begins: whether the user stays and will ask
-    /// for more. The connection of one who leaves may be closed.
+    /// Handles the end of a user's request, complete or not, after which the user thinks. Returns true if the user will
+    /// send more requests; otherwise the user's connection may be closed.
     fn on_end(&mut self, user: u32, at: Nanos) -> bool;
 
-    /// Notes that this request has ended: as [`Source::on_end`], of whichever kind it was.
+    /// Handles the end of this request of any kind, like [`Source::on_end`].
     fn on_ended(&mut self, ask: &Ask, at: Nanos) -> bool {
         ask.user.is_none_or(|user| self.on_end(user, at))
     }
 
-    /// No request is due after this, but for those that follow from answers.
+    /// The instant after which no request is due, except those that follow from responses.
     fn last_at(&self) -> Nanos;
 
-    /// The number of requests that there will be, where it is known before.
+    /// The total number of requests, if it is known in advance.
     fn count(&self) -> Option<usize>;
 
-    /// The times of its pages, where it loads pages.
+    /// The times of pages, if it loads pages.
     fn pages(&self) -> Vec<PageTimes> {
         vec![]
     }

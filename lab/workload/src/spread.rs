@@ -1,11 +1,11 @@
-//! Where inside its second a request arrived, when the log says only which second.
+//! Places requests within a second if the log only contains whole seconds.
 //!
-//! The rule: for each second, as many offsets as it has requests are drawn uniformly from its 1,000,000,000 ns, sorted,
-//! and given to the requests in the order of the file. Uniform is what a Poisson process does once the count is known,
-//! and leaves the log's own burstiness from second to second as it is.
+//! For each second, as many offsets as it has requests are drawn uniformly from its 1,000,000,000 ns, sorted, and
+//! assigned to the requests in the order of the file. Given the count, a Poisson process is uniform, and the log's own
+//! burstiness from second to second is preserved.
 //!
-//! The draws of a second come from ChaCha8 seeded with the seed, on the stream numbered like the second. So they do not
-//! depend on what else is in the log: cutting a log in time and spreading it give the same times in either order.
+//! The draws of a second come from ChaCha8 with the seed, on the stream with the number of the second. They do not
+//! depend on the rest of the log: cutting a log in time and spreading it give the same times in either order.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +13,7 @@ use units::Nanos;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Replaces whole seconds, sorted, by instants inside them, sorted.
+/// Replaces sorted whole seconds by sorted instants within them.
 pub(crate) fn inside_seconds(at: &mut [Nanos], seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     for second in at.chunk_by_mut(|a, b| a.0 / SECOND_NS == b.0 / SECOND_NS) {
@@ -27,8 +27,8 @@ pub(crate) fn inside_seconds(at: &mut [Nanos], seed: u64) {
     }
 }
 
-/// Uniform in 0..`end` by multiplication: fixed here, so that no version of `rand` changes a schedule. The bias is
-/// below `end` / 2^64.
+/// A uniform number in 0..`end` by multiplication, fixed here so that no version of `rand` changes a schedule. The bias
+/// is below `end` / 2^64.
 fn below(rng: &mut ChaCha8Rng, end: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(end)) >> 64) as u64
 }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_rule_is_fixed() {
-        // If this fails, every schedule made from a whole-second log has changed: that needs a note to readers.
+        // If this fails, every schedule made from a whole-second log has changed, which readers must be told.
         assert_eq!(spread(&[5, 5, 894_038_400], 1), [5_389_055_576, 5_965_421_625, 894_038_400_163_235_605]);
     }
 
@@ -56,7 +56,7 @@ mod tests {
         let offsets: Vec<u64> = spread(&seconds, 3).iter().map(|at| at % SECOND_NS).collect();
         for tenth in 0..10 {
             let here = offsets.iter().filter(|&&offset| offset / (SECOND_NS / 10) == tenth).count();
-            // 1,000 expected, standard deviation 30: five of them.
+            // 1,000 expected, with a standard deviation of 30: five of them.
             assert!((850..1150).contains(&here), "tenth {tenth}: {here}");
         }
     }

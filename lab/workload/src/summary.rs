@@ -1,4 +1,4 @@
-//! What a log holds, in a few numbers: how many, how long, how large, how bursty.
+//! The contents of a log in a few numbers: count, duration, sizes, burstiness.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,23 +9,23 @@ use crate::Log;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     pub requests: usize,
-    /// When the first and the last request arrived, as the log writes it.
+    /// The instants of the first and the last request, as the log writes them.
     pub first: Nanos,
     pub last: Nanos,
-    /// Requests per second between them; `None` for a log of one instant.
+    /// The requests per second between them; `None` for a log of one instant.
     pub rate_per_s: Option<f64>,
-    /// Variance over squared mean of the gaps between arrivals: 1 for Poisson, more for bursts. Whole seconds are spread
-    /// first, which hides bursts shorter than a second.
+    /// The variance divided by the squared mean of the gaps between arrivals: 1 for Poisson, more for bursts. Whole
+    /// seconds are spread first, which hides bursts shorter than a second.
     pub interarrival_scv: Option<f64>,
-    /// The number of requests with each status; `None` where it is not recorded.
+    /// The number of requests with each status; `None` if it is not recorded.
     pub statuses: BTreeMap<Option<u16>, usize>,
-    /// The number of different clients; `None` where no request has one.
+    /// The number of different clients; `None` if no request has one.
     pub clients: Option<usize>,
     /// The sizes of the requests with a body; `None` if there are none.
     pub sizes: Option<SizeSummary>,
 }
 
-/// Sizes of the requests with a body. Percentiles are by nearest rank.
+/// The sizes of the requests with a body. Percentiles are by nearest rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SizeSummary {
     pub requests: usize,
@@ -36,13 +36,13 @@ pub struct SizeSummary {
     pub p90_bytes: u64,
     pub p99_bytes: u64,
     pub max_bytes: u64,
-    /// The fewest, largest requests that carry half of the bytes, as a percentage of the requests: the heavier the
-    /// tail, the smaller.
+    /// The smallest number of largest requests that carry half of the bytes, as a percentage of the requests: the
+    /// heavier the tail, the smaller it is.
     pub half_of_bytes_pct: f64,
 }
 
 impl Summary {
-    /// `None` for an empty log. `seed` spreads whole seconds.
+    /// Summarises a log; `None` if it is empty. `seed` spreads whole seconds.
     pub fn of(log: &Log, seed: u64) -> Option<Summary> {
         let (first, last) = (log.requests.first()?.at, log.requests.last()?.at);
         let mut statuses = BTreeMap::new();
@@ -88,7 +88,7 @@ impl SizeSummary {
     }
 }
 
-/// The least number of the largest that carry half of all bytes.
+/// The minimum number of the largest requests that carry half of all bytes.
 fn carrying_half(sorted: &[u64], bytes: u128) -> usize {
     let mut sum = 0;
     let short = sorted.iter().rev().take_while(|&&size| {

@@ -1,7 +1,7 @@
-//! Requests nobody made: Poisson arrivals of heavy-tailed sizes, for where no real log may be shipped.
+//! Synthetic requests: Poisson arrivals of heavy-tailed sizes, because no real log may be shipped.
 //!
-//! Sizes have a lognormal body and a Pareto tail, the shape Barford and Crovella measured for files on the Web and used
-//! in SURGE (1998). The tail is bounded, so that a mean exists whatever its index, and drawn by inversion.
+//! Sizes have a lognormal body and a Pareto tail, the shape that Barford and Crovella measured for files on the Web and
+//! used in SURGE (1998). The tail is bounded, so that a mean exists for any index, and is drawn by inversion.
 
 use std::f64::consts::TAU;
 
@@ -11,12 +11,12 @@ use units::Nanos;
 
 use crate::{BadLines, Format, Log, Request};
 
-/// Jobs drawn from `seed`: the same seed gives the same jobs, and more jobs begin with the same ones.
+/// Jobs drawn from `seed`. The same seed gives the same jobs, and a larger number of jobs begins with the same ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Synthetic {
     pub seed: u64,
     pub jobs: usize,
-    /// Mean arrivals per second.
+    /// The mean arrivals per second.
     pub rate_per_s: f64,
     pub sizes: Sizes,
 }
@@ -24,22 +24,22 @@ pub struct Synthetic {
 /// The distribution of sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes {
-    /// Median of the body before it is cut at `min` and `tail_from`.
+    /// The median of the body before it is cut at `min` and `tail_from`.
     pub body_median: f64,
-    /// Standard deviation of the logarithm of the body.
+    /// The standard deviation of the logarithm of the body.
     pub body_sigma: f64,
     pub min: f64,
     /// The share of requests whose size is drawn from the tail.
     pub tail_share: f64,
     pub tail_from: f64,
-    /// The tail's index alpha: P(size > x) falls as x^-alpha. Below 2 the variance is that of the bound.
+    /// The tail's index alpha: P(size > x) falls as x^-alpha. Below 2 the bound determines the variance.
     pub tail_alpha: f64,
     pub max: f64,
 }
 
 impl Sizes {
-    /// A mean of 4.3 KB, half of them below 1 KB, 2 MB at most, and 2 % carrying half of the bytes: the proportions of
-    /// the World Cup window in Harchol-Balter, Schroeder, Bansal and Agrawal (2003).
+    /// A mean of 4.3 KB, half of the sizes below 1 KB, 2 MB at most, and 2 % that carry half of the bytes: the
+    /// proportions of the World Cup window in Harchol-Balter, Schroeder, Bansal and Agrawal (2003).
     pub const SHIPPED: Sizes = Sizes {
         body_median: 900.0,
         body_sigma: 1.0,
@@ -55,13 +55,13 @@ impl Sizes {
         size.round() as u64
     }
 
-    /// Bounded Pareto: F(x) = (1 − (L/x)^α) / (1 − (L/H)^α), solved for x.
+    /// The bounded Pareto distribution F(x) = (1 − (L/x)^α) / (1 − (L/H)^α), solved for x.
     pub(crate) fn tail(&self, u: f64) -> f64 {
         let below = 1.0 - (self.tail_from / self.max).powf(self.tail_alpha);
         self.tail_from / (1.0 - u * below).powf(1.0 / self.tail_alpha)
     }
 
-    /// Lognormal by Box–Muller, drawn again outside the body.
+    /// A lognormal size by Box–Muller, drawn again if outside the body.
     pub(crate) fn body(&self, rng: &mut ChaCha8Rng) -> f64 {
         let mut draws = (0..BODY_DRAWS_MAX).map(|_| {
             let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
@@ -72,15 +72,17 @@ impl Sizes {
     }
 }
 
-/// With [`Sizes::SHIPPED`] 2 % of draws fall outside the body; 20 in a row do so for one job in 10^34.
+/// The maximum number of draws. With [`Sizes::SHIPPED`] 2 % of draws fall outside the body; 20 in a row do so for one
+/// job in 10^34.
 const BODY_DRAWS_MAX: usize = 20;
 
 impl Synthetic {
-    /// The trace the project ships. At rho 0.8 on 10 Mbit/s it lasts 146 s, at 0.95 still two minutes. The seed is the
-    /// one of 1 to 39 whose first minute then is most like the whole: 12,245 jobs, measured load 0.80.
+    /// The trace that the project ships. At rho 0.8 on 10 Mbit/s it lasts 146 s, at 0.95 still two minutes. Of the
+    /// seeds 1 to 39, this one has the first minute that is then most similar to the whole: 12,245 jobs, measured load
+    /// 0.80.
     pub const SHIPPED: Synthetic = Synthetic { seed: 30, jobs: 30_000, rate_per_s: 200.0, sizes: Sizes::SHIPPED };
 
-    /// The log of these jobs, with times to the microsecond from 0 on and no statuses.
+    /// The log of these jobs, with times to the microsecond from 0 on and without statuses.
     pub fn log(&self) -> Log {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let mut at = Nanos::ZERO;
@@ -92,15 +94,15 @@ impl Synthetic {
         Log { format: Format::Csv, requests: requests.collect(), whole_seconds: false, bad: BadLines::default() }
     }
 
-    /// Exponential, rounded to a microsecond: a difference between mathematical libraries in the last bit of a
-    /// logarithm then hardly ever shows.
+    /// An exponential gap, rounded to a microsecond, so that a difference between mathematical libraries in the last
+    /// bit of a logarithm hardly ever matters.
     fn gap(&self, rng: &mut ChaCha8Rng) -> Nanos {
         let seconds = -(1.0 - unit(rng)).ln() / self.rate_per_s;
         Nanos::from_micros((seconds * 1e6).round() as u64)
     }
 }
 
-/// Uniform in [0, 1) from the high 53 bits: fixed here, so that no version of `rand` changes a trace.
+/// A uniform number in [0, 1) from the high 53 bits, fixed here so that no version of `rand` changes a trace.
 pub(crate) fn unit(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -1,12 +1,15 @@
-//! WebStone's workloads WA and WB of paper 004, and its clients: each asks, waits for the answer and asks again at once.
+//! WebStone's workloads WA and WB of paper 004, and its clients: each sends a request, waits for the response and
+//! immediately sends the next.
 //!
-//! The paper (table 1) gives three figures of each: the number of files, their average size and the largest. The mix itself is nowhere
-//! to be had, so it is derived with as little added as possible: sizes rise by the same factor from the smallest to the largest file, and a
-//! file is asked for in proportion to size^-alpha. Of WA all files are asked for as often (alpha 0), and the average says what the
-//! smallest is. WB begins with the same file, and the average says what alpha is: 0.42, within the 0.40 to 0.63 that Arlitt and
-//! Williamson (1996), on whom WB is modelled, found for the sizes of busy servers. The average is taken to be that of the requests.
+//! The paper (table 1) gives three figures of each: the number of files, their average size and the largest. The mix
+//! itself is not available, so it is derived with minimal assumptions: sizes rise by a constant factor from the
+//! smallest to the largest file, and a file is requested in proportion to size^-alpha. In WA all files are requested
+//! equally often (alpha 0), and the average determines the smallest. WB begins with the same file, and the average
+//! determines alpha: 0.42, within the 0.40 to 0.63 that Arlitt and Williamson (1996), on whom WB is modelled, found for
+//! the sizes of busy servers. The average is assumed to be over requests.
 //!
-//! A class is a customer of the server: its clients ask for that customer's files alone, and every customer has the same.
+//! A class is a customer of the server: its clients request only that customer's files, and every customer has the same
+//! files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,39 +22,39 @@ use units::Nanos;
 use crate::synthetic::unit;
 use crate::{Ask, Source};
 
-/// Classes at most: customers of one server.
+/// The maximum number of classes, which are the customers of one server.
 pub const WEBSTONE_CLASSES_MAX: usize = 16;
-/// Clients of all classes at most.
+/// The maximum number of clients of all classes.
 pub const WEBSTONE_CLIENTS_MAX: u32 = 4096;
 
-/// Requests of one client begin at least so far apart: where each fails at once, nothing spins.
+/// The minimum interval between requests of one client, so that immediate failures do not cause a busy loop.
 const APART: Nanos = Nanos::from_micros(100);
 
-/// Which of the two workloads.
+/// One of the two workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebStone {
-    /// 40 files, 18.5 KB in the mean, the largest 115 KB.
+    /// 40 files, 18.5 KB on average, the largest 115 KB.
     Wa,
-    /// 60 files, 28.8 KB in the mean, the largest 2 MB.
+    /// 60 files, 28.8 KB on average, the largest 2 MB.
     Wb,
 }
 
-/// The files of a workload and how often each is asked for.
+/// The files of a workload, and the frequency of requests for each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WebStoneFiles {
-    /// Ascending.
+    /// The sizes, ascending.
     sizes: Vec<u64>,
-    /// The share of requests for this file or a smaller one.
+    /// The share of requests for this file or smaller ones.
     ends: Vec<f64>,
 }
 
-/// The clients of all classes: a [`Source`] whose users ask again as soon as they were answered.
+/// The clients of all classes: a [`Source`] whose users send the next request as soon as they have a response.
 #[derive(Debug)]
 pub struct WebStoneClients {
     files: WebStoneFiles,
     clients: Vec<Client>,
     until: Nanos,
-    /// The users and the instants at which they ask, the earliest first.
+    /// The users and the instants of their next requests, the earliest first.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
@@ -62,7 +65,7 @@ struct Client {
     asked_at: Nanos,
 }
 
-/// Table 1: number of files, bytes in the mean, bytes of the largest.
+/// Table 1: the number of files, the mean bytes, the bytes of the largest.
 const fn table_1(of: WebStone) -> (u32, f64, f64) {
     match of {
         WebStone::Wa => (40, 18_500.0, 115_000.0),
@@ -126,17 +129,17 @@ impl WebStoneFiles {
         WebStoneFiles { ends: ends.collect(), sizes: exact.iter().map(|size| size.round() as u64).collect() }
     }
 
-    /// Ascending, all different.
+    /// The sizes, ascending and distinct.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes
     }
 
-    /// The share of the requests that ask for this file.
+    /// The share of the requests for this file.
     pub fn share(&self, file: usize) -> f64 {
         self.ends[file] - file.checked_sub(1).map_or(0.0, |before| self.ends[before])
     }
 
-    /// Returns the mean size of the requests, bytes.
+    /// Returns the mean size of the requests in bytes.
     pub fn mean(&self) -> f64 {
         self.sizes.iter().enumerate().map(|(file, size)| *size as f64 * self.share(file)).sum()
     }
@@ -149,7 +152,8 @@ impl WebStoneFiles {
 }
 
 impl WebStoneClients {
-    /// Returns clients of each class, all of whom ask from the start, again as soon as they are answered, and no more from `until` on.
+    /// Creates the clients of each class. All send a request at the start, the next one after each response, and none
+    /// from `until` on.
     pub fn new(of: WebStone, clients: &[u32], until: Nanos, seed: u64) -> WebStoneClients {
         let classes = (0..).zip(clients).flat_map(|(class, &clients)| (0..clients).map(move |_| class));
         let clients: Vec<Client> = classes
@@ -166,7 +170,7 @@ impl WebStoneClients {
     }
 }
 
-/// Checks the numbers of clients of the classes; the error says what would be right.
+/// Checks the numbers of clients of the classes; the error states the valid values.
 pub fn check_webstone(clients: &[u32]) -> Result<(), String> {
     if !(1..=WEBSTONE_CLASSES_MAX).contains(&clients.len()) {
         return Err(format!("{} classes: write 1 to {WEBSTONE_CLASSES_MAX}", clients.len()));
@@ -228,7 +232,7 @@ mod tests {
         }
         let (wa, wb) = (WebStone::Wa.files(), WebStone::Wb.files());
         assert_eq!(wa.sizes()[0], wb.sizes()[0]);
-        // size^-alpha of neighbours.
+        // The sizes of neighbours to the power -alpha.
         let alpha = (wb.share(0) / wb.share(1)).ln() / (wb.sizes()[1] as f64 / wb.sizes()[0] as f64).ln();
         assert!((0.40..0.63).contains(&alpha), "{alpha}");
         assert!((wa.share(0) - wa.share(39)).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! Our own CSV out. Reading it back gives the same requests, to the nanosecond.
+//! Writes our own CSV. Reading it again gives the same requests, to the nanosecond.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,12 +7,12 @@ use units::Nanos;
 
 use crate::{Log, Request};
 
-/// Writes `epoch_s,size_bytes,status,client`, gzipped if asked; columns at the end that no request has are left out.
+/// Writes `epoch_s,size_bytes,status,client`, gzipped if requested; trailing columns that no request has are left out.
 ///
 /// Whole seconds stay whole, so that the reader's seed spreads them; other instants keep every digit.
 pub fn write_csv(log: &Log, gzip: bool, out: impl Write) -> io::Result<()> {
     if gzip {
-        // No name and no time in the header: the same requests give the same bytes.
+        // The header has no name and no time, so the same requests give the same bytes.
         let encoder = GzBuilder::new().write(out, Compression::best());
         let mut buffered = BufWriter::new(encoder);
         write_rows(log, &mut buffered)?;
@@ -44,7 +44,7 @@ fn write_rows(log: &Log, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `5` for a whole second; else at least one decimal, so that `5.0` is known to be exact.
+/// Writes `5` for a whole second; otherwise at least one decimal, so that `5.0` is known to be exact.
 fn write_instant(at: Nanos, is_whole: bool, out: &mut impl Write) -> io::Result<()> {
     let (second, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
     if is_whole {

@@ -1,4 +1,4 @@
-/// Density alpha L^alpha x^(-alpha-1) / (1 - (L/H)^alpha) between L and H.
+/// The density is alpha L^alpha x^(-alpha-1) / (1 - (L/H)^alpha) between L and H.
 pub(super) struct BoundedPareto {
     pub alpha: f64,
     pub min: f64,

@@ -1,15 +1,15 @@
 use super::DistributionError;
 use crate::{REQUESTS_MAX, SIZE_BYTES_MAX};
 
-/// Highest power of size that is summed.
+/// The highest power of size that is summed.
 const POWERS: usize = 3;
 
-/// Sizes that were observed, each as likely as any other: sorted, with the sums that answer a question in O(log n).
+/// Observed sizes with equal probability: sorted, with sums that allow queries in O(log n).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Empirical {
-    /// Ascending; equal sizes once.
+    /// The distinct sizes, ascending.
     sizes: Vec<f64>,
-    /// For each size, sums over all jobs up to it of size^k, k from 0.
+    /// For each size, the sums of size^k over all jobs up to it, k from 0.
     sums: Vec<[f64; POWERS + 1]>,
 }
 

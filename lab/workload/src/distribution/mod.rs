@@ -1,9 +1,9 @@
-//! Distributions of size, as a queueing formula and a simulator both need them.
+//! Distributions of size, for queueing formulas and simulators.
 //!
-//! One definition serves both sides: a closed form integrates over [`Distribution::cdf`] and
-//! [`Distribution::partial_moment`], a simulator draws through [`Sampler`]; so where the two disagree it is not the
-//! workload that differs. All are in bytes. Every one has a finite mean and a finite second moment; a Pareto
-//! distribution without a bound has neither below its index and is refused.
+//! One definition serves both: a closed form integrates over [`Distribution::cdf`] and
+//! [`Distribution::partial_moment`], and a simulator draws through [`Sampler`]. If the two disagree, the workload is
+//! not the reason. All sizes are in bytes. Every distribution has a finite mean and a finite second moment. A Pareto
+//! distribution without a bound may lack them, depending on its index, and is refused.
 //!
 //! ```
 //! let sizes: workload::Distribution = "exponential:mean=5000".parse().unwrap();
@@ -28,7 +28,7 @@ use crate::SIZE_BYTES_MAX;
 use bounded_pareto::BoundedPareto;
 use lognormal::Lognormal;
 
-/// The distribution of sizes, bytes. Made by parsing a text (see [`Distribution::FORMS`]) or from observed sizes.
+/// The distribution of sizes in bytes, created by parsing a text (see [`Distribution::FORMS`]) or from observed sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     Deterministic {
@@ -43,12 +43,12 @@ pub enum Distribution {
         min: f64,
         max: f64,
     },
-    /// The logarithm is normal with mean mu and standard deviation sigma.
+    /// The logarithm is normal, with mean mu and standard deviation sigma.
     Lognormal {
         mu: f64,
         sigma: f64,
     },
-    /// Exponential with `mean1` with probability p, else with `mean2`.
+    /// Exponential with `mean1` with probability p, otherwise with `mean2`.
     Hyperexponential {
         p: f64,
         mean1: f64,
@@ -56,7 +56,7 @@ pub enum Distribution {
     },
     /// A lognormal body and a Pareto tail, cut and bounded (Barford & Crovella 1998).
     Surge(crate::Sizes),
-    /// Exactly the sizes observed, all equally likely.
+    /// Exactly the observed sizes, all equally likely.
     Empirical(Empirical),
 }
 
@@ -65,7 +65,7 @@ impl Distribution {
     pub const FORMS: &str = "deterministic:size=S, exponential:mean=M, bounded-pareto:alpha=A,min=L,max=H, \
         lognormal:mu=M,sigma=S, hyperexponential:p=P,mean1=M,mean2=M, surge (4.3 KB in the mean), surge:murta-2002 (14 KB) or trace:FILE";
 
-    /// Returns the distribution of sizes that were observed; the order does not matter.
+    /// Returns the distribution of these observed sizes; their order does not matter.
     pub fn empirical(sizes: &[u64]) -> Result<Distribution, DistributionError> {
         Empirical::of(sizes).map(Distribution::Empirical)
     }
@@ -75,8 +75,8 @@ impl Distribution {
         self.moment(1)
     }
 
-    /// The mean of sizes as they are drawn: whole bytes, at least one ([`Sampler::sample`]). Far from [`Distribution::mean`]
-    /// only where many sizes are of a few bytes: 1.085 for an exponential distribution of mean 1.
+    /// The mean of sizes as they are drawn: whole bytes, at least one ([`Sampler::sample`]). It differs considerably
+    /// from [`Distribution::mean`] only if many sizes are a few bytes: 1.085 for an exponential distribution of mean 1.
     pub fn mean_drawn(&self) -> f64 {
         match *self {
             Distribution::Deterministic { size } => size.round().max(1.0),
@@ -85,8 +85,8 @@ impl Distribution {
         }
     }
 
-    /// One more than the sum over k ≥ 1 of P(more than k bytes). Beyond [`TERMS`] bytes rounding to the nearest changes no mean,
-    /// and the rest of the sum, E[(size - x)+], is what the moments say.
+    /// One more than the sum over k ≥ 1 of P(more than k bytes). Beyond [`TERMS`] bytes rounding to the nearest changes
+    /// no mean, and the rest of the sum, E[(size - x)+], follows from the moments.
     fn mean_rounded(&self) -> f64 {
         let near: f64 = (1..TERMS).map(|bytes| self.survival(bytes as f64 + 0.5)).sum();
         let x = TERMS as f64;
@@ -124,7 +124,7 @@ impl Distribution {
         }
     }
 
-    /// P(size > x), exact also where it is too small to be seen in 1 - cdf(x).
+    /// P(size > x), exact even if it is too small to be visible in 1 - cdf(x).
     pub fn survival(&self, x: f64) -> f64 {
         if x < 0.0 {
             return 1.0;
@@ -141,7 +141,7 @@ impl Distribution {
         }
     }
 
-    /// The derivative of the cdf, per byte; 0 everywhere for a distribution made of atoms.
+    /// The derivative of the cdf per byte; 0 everywhere for a distribution of atoms.
     pub fn density(&self, x: f64) -> f64 {
         if x <= 0.0 {
             return 0.0;
@@ -158,7 +158,7 @@ impl Distribution {
         }
     }
 
-    /// Returns the sizes at which the density jumps, ascending: an integral over it has to be cut there.
+    /// Returns the sizes at which the density jumps, ascending; integrals over it must be cut there.
     pub fn jumps(&self) -> Vec<f64> {
         match *self {
             Distribution::BoundedPareto { min, max, .. } => vec![min, max],
@@ -181,12 +181,12 @@ impl Distribution {
         }
     }
 
-    /// The smallest size there is.
+    /// The minimum size.
     pub fn min(&self) -> f64 {
         self.quantile(0.0)
     }
 
-    /// The largest size there is; infinite where there is no bound.
+    /// The maximum size; infinite if there is no bound.
     pub fn max(&self) -> f64 {
         match *self {
             Distribution::Deterministic { size } => size,
@@ -197,7 +197,7 @@ impl Distribution {
         }
     }
 
-    /// Sizes that have a probability of their own, ascending; none where the distribution is continuous.
+    /// The sizes with positive probability, ascending; empty if the distribution is continuous.
     pub fn atoms(&self) -> Vec<f64> {
         match *self {
             Distribution::Deterministic { size } => vec![size],
@@ -206,7 +206,7 @@ impl Distribution {
         }
     }
 
-    /// To draw sizes from.
+    /// Returns a sampler, which draws sizes.
     pub fn sampler(&self) -> Sampler {
         Sampler::new(self)
     }
@@ -224,10 +224,10 @@ impl Distribution {
     }
 }
 
-/// Sizes up to which every whole number of bytes is looked at.
+/// The size up to which every whole number of bytes is evaluated.
 const TERMS: u64 = 4096;
 
-/// Halvings that leave an interval of 2^50 at the last bit of a double.
+/// The number of bisections that reduce an interval of 2^50 to the last bit of a double.
 const BISECTIONS: u32 = 100;
 
 /// k! mean^k P(k + 1, x / mean), P the regularised lower incomplete gamma function: exact for small x too.

@@ -4,12 +4,12 @@ use super::Distribution;
 use crate::surge::FileModel;
 use crate::{REQUESTS_MAX, SIZE_BYTES_MAX, Sizes};
 
-/// The reason why there is no such distribution.
+/// The reason why a text is not a distribution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DistributionError {
     #[error("unknown distribution `{0}`: write one of {forms}", forms = Distribution::FORMS)]
     UnknownForm(String),
-    /// A trace is a file, which the caller reads.
+    /// A trace is a file, which the caller must read.
     #[error("a trace cannot be read here; write one of {}", Distribution::FORMS)]
     TraceIsAFile,
     #[error("{form} needs the field `{field}`: write {}", Distribution::FORMS)]
@@ -35,7 +35,7 @@ pub enum DistributionError {
 }
 
 impl DistributionError {
-    /// Returns the mistake of a Pareto distribution without a bound.
+    /// Returns the error for a Pareto distribution without a bound.
     fn no_max(alpha: f64) -> DistributionError {
         if alpha <= 1.0 { DistributionError::InfiniteMean { alpha } } else { DistributionError::NoMax }
     }
@@ -89,13 +89,13 @@ fn bounded_pareto(rest: &str) -> Result<Distribution, DistributionError> {
 
 fn lognormal(rest: &str) -> Result<Distribution, DistributionError> {
     let [mu, sigma] = fields("lognormal", ["mu", "sigma"], rest)?;
-    // Beyond these the mean exceeds any size there is.
+    // Beyond these values the mean exceeds every possible size.
     let mu = in_range("mu", mu, |mu| (0.0..=34.0).contains(&mu), "0 to 34 (the natural logarithm of bytes)")?;
     let sigma = in_range("sigma", sigma, |sigma| sigma > 0.0 && sigma <= 6.0, "above 0 and at most 6")?;
     Ok(Distribution::Lognormal { mu, sigma })
 }
 
-/// The values of `a=1,b=2`, in the order of `names`; each exactly once, and no others.
+/// Parses the values of `a=1,b=2` in the order of `names`; each name must occur exactly once, and no others.
 fn fields<const N: usize>(
     form: &'static str,
     names: [&'static str; N],

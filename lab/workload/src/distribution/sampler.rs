@@ -5,8 +5,8 @@ use super::lognormal::Lognormal;
 use super::{Distribution, Empirical};
 use crate::synthetic::unit;
 
-/// Draws sizes by inversion: one uniform number, one size, so that the same seed gives the same jobs whatever else is
-/// drawn between them. What does not depend on the number is worked out once.
+/// Draws sizes by inversion: one uniform number gives one size, so the same seed gives the same jobs whatever else is
+/// drawn between them. Values that do not depend on the number are computed once.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     form: Form,
@@ -27,7 +27,7 @@ enum Form {
         mean1: f64,
         mean2: f64,
     },
-    /// The body between two values of its cdf with a probability of `in_body`, else the tail.
+    /// With a probability of `in_body` the body between two values of its cdf, otherwise the tail.
     Surge {
         in_body: f64,
         body: Lognormal,
@@ -57,19 +57,19 @@ impl Sampler {
         Sampler { form }
     }
 
-    /// The next size, bytes: rounded to the nearest, at least 1.
+    /// Draws the next size in bytes: rounded to the nearest, at least 1.
     pub fn sample(&self, rng: &mut ChaCha8Rng) -> u64 {
         (self.draw(unit(rng)) + 0.5).max(1.0) as u64
     }
 
-    /// A size for a number u, 0 <= u < 1: its quantile, but where u chooses a branch first.
+    /// Returns the size for a number u, 0 <= u < 1. It is the quantile, except if u first chooses a branch.
     fn draw(&self, u: f64) -> f64 {
         match self.form {
             Form::Deterministic { size } => size,
             Form::Exponential { mean } => -mean * (1.0 - u).ln(),
             Form::BoundedPareto(ref tail) => tail.quantile(u),
             Form::Lognormal(ref lognormal) => lognormal.quantile(u),
-            // One number chooses the branch and, stretched, the size in it.
+            // The same number chooses the branch and, rescaled, the size in it.
             Form::Hyperexponential { p, mean1, .. } if u < p => -mean1 * (1.0 - u / p).ln(),
             Form::Hyperexponential { p, mean2, .. } => -mean2 * (1.0 - (u - p) / (1.0 - p)).ln(),
             Form::Surge { in_body, ref tail, .. } if u >= in_body => tail.quantile((u - in_body) / (1.0 - in_body)),
@@ -81,7 +81,7 @@ impl Sampler {
     }
 }
 
-/// A bounded Pareto distribution: min, the share covered, and -1 / alpha.
+/// A bounded Pareto distribution: min, the share below the bound, and -1 / alpha.
 #[derive(Debug, Clone)]
 struct Tail {
     min: f64,
@@ -100,14 +100,14 @@ impl Tail {
     }
 }
 
-/// Observed sizes with a table of where to begin looking, so that a draw takes the same time for any number of them
-/// (the method of guide tables: Chen & Asau 1974).
+/// Observed sizes with a table of starting points for the search, so that a draw takes the same time for any number of
+/// sizes (the method of guide tables: Chen & Asau 1974).
 #[derive(Debug, Clone)]
 struct Guide {
     sizes: Vec<f64>,
-    /// P(size <= each).
+    /// P(size <= x) for each size x.
     cdf: Vec<f64>,
-    /// For each of so many equal steps of u, the first size that can be meant.
+    /// For each of equal steps of u, the first size that is possible.
     begin: Vec<u32>,
 }
 

@@ -19,7 +19,7 @@ fn all() -> Vec<Distribution> {
     parsed.chain([Distribution::empirical(&[700, 20, 20, 5, 1000]).unwrap()]).collect()
 }
 
-/// The trapezium rule over quantiles, as an independent way to a moment.
+/// The trapezium rule over quantiles, as an independent computation of a moment.
 fn moment_by_quantiles(sizes: &Distribution, k: u32, to: f64) -> f64 {
     let steps = 200_000;
     (0..steps)
@@ -62,7 +62,7 @@ fn samples_follow_the_cdf() {
         for u in [0.1, 0.5, 0.9, 0.99] {
             let x = sizes.quantile(u).round();
             let found = sampled.iter().filter(|&&size| size as f64 <= x).count() as f64 / f64::from(draws);
-            // Rounding puts up to half a byte more below x; five standard errors.
+            // Rounding adds up to half a byte to the sizes below x; five standard errors.
             let (least, most) = (sizes.cdf(x - 0.5), sizes.cdf(x + 0.5));
             let error = 5.0 * (0.25 / f64::from(draws)).sqrt();
             assert!((least - error..=most + error).contains(&found), "{sizes:?} at {u}: {found}");
@@ -72,7 +72,7 @@ fn samples_follow_the_cdf() {
 
 #[test]
 fn a_sample_is_the_quantile_of_its_number() {
-    // But of a hyperexponential, whose number chooses a branch first.
+    // Except for a hyperexponential, whose number first chooses a branch.
     for sizes in all().iter().filter(|sizes| !matches!(sizes, Distribution::Hyperexponential { .. })) {
         let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(11));
         let mut numbers = rng.clone();
@@ -86,7 +86,7 @@ fn a_sample_is_the_quantile_of_its_number() {
 
 #[test]
 fn observed_sizes_are_drawn_as_often_as_observed() {
-    // Clumps and gaps, so that the guide table has steps with many sizes and steps with none.
+    // Clusters and gaps, so that the guide table has steps with many sizes and steps with none.
     let observed: Vec<u64> = (0..1000).map(|at: u64| if at < 900 { 7 } else { at * at }).chain([3, 3, 1]).collect();
     let sizes = Distribution::empirical(&observed).unwrap();
     let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(12));
@@ -129,7 +129,7 @@ fn survival_and_density_are_of_the_same_distribution() {
         assert_eq!((sizes.survival(-1.0), sizes.density(-1.0)), (1.0, 0.0));
         assert!(sizes.jumps().is_sorted());
     }
-    // Far beyond what 1 - cdf can tell from 0.
+    // Far beyond the range in which 1 - cdf differs from 0.
     let far = |spec: &str, x: f64| spec.parse::<Distribution>().unwrap().survival(x);
     assert!((far("exponential:mean=1", 100.0) / (-100f64).exp() - 1.0).abs() < 1e-12);
     assert!((far("lognormal:mu=1,sigma=1", 13f64.exp()) / 1.776_482_112_077_678e-33 - 1.0).abs() < 1e-9);
@@ -155,7 +155,7 @@ fn wrong_texts_name_the_field() {
 }
 
 proptest! {
-    /// Partial moments never fall, and end at the moment.
+    /// Partial moments never decrease, and end at the moment.
     #[test]
     fn partial_moments_are_monotone(x in 0.0f64..2e7, more in 0.0f64..1e6, k in 0u32..=3) {
         for sizes in all() {
@@ -165,7 +165,8 @@ proptest! {
     }
 }
 
-/// 000 says of its SURGE workload: 76 B to 2 MB, a mean of 13,727 B, a tail of 1.1; the shipped trace's sizes are a third.
+/// 000 describes its SURGE workload as 76 B to 2 MB, with a mean of 13,727 B and a tail of 1.1; the shipped trace's
+/// sizes are a third of that.
 #[test]
 fn surge_of_the_papers_is_not_the_shipped_traces() {
     let mean = |spec: &str| spec.parse::<Distribution>().unwrap().mean();
@@ -175,7 +176,7 @@ fn surge_of_the_papers_is_not_the_shipped_traces() {
     assert!("surge:murta".parse::<Distribution>().is_err());
 }
 
-/// By hand for a mean of 1: 1 + e^-1.5 + e^-2.5 + ..., a geometric series.
+/// Computed by hand for a mean of 1: 1 + e^-1.5 + e^-2.5 + ..., a geometric series.
 #[test]
 fn the_mean_of_whole_bytes_is_that_of_what_is_drawn() {
     let tiny: Distribution = "exponential:mean=1".parse().unwrap();

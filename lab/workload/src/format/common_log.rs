@@ -1,8 +1,9 @@
-//! Common log format, `host ident user [time] "request" status bytes`, and what starts like it (combined).
+//! Common log format, `host ident user [time] "request" status bytes`, and formats that begin in the same way
+//! (combined).
 //!
-//! Old logs hold unescaped quotes and any byte inside the request, and a user may hold spaces and brackets. So neither
-//! field is split at its delimiter: the time is the first bracket that holds a date, and the request ends at the first
-//! quote that is followed by a status, a size, and nothing or another quoted field.
+//! Old logs contain unescaped quotes and arbitrary bytes in the request, and a user may contain spaces and brackets.
+//! Neither field is therefore split at its delimiter. The time is the first bracket that contains a date, and the
+//! request ends at the first quote that is followed by a status, a size, and nothing or another quoted field.
 
 use units::Nanos;
 
@@ -21,7 +22,7 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Request, Reason> {
     Ok(Request { at: Nanos::from_secs(second), size_bytes: size(bytes)?, status: Some(status(code)?), client: None })
 }
 
-/// The host of a line; Apache's `other_vhosts_access.log` has the site and its port before it.
+/// Returns the host of a line. In Apache's `other_vhosts_access.log` the site and its port come first.
 pub(super) fn host(line: &[u8]) -> Option<&[u8]> {
     let mut fields = line.split(|&byte| byte == b' ');
     let first = fields.next()?;
@@ -36,7 +37,7 @@ fn is_site(field: &[u8]) -> bool {
     !name.is_empty() && port.is_some_and(is_port) && more.is_none()
 }
 
-/// The first bracketed time and what follows its bracket.
+/// Returns the first bracketed time and the rest of the line after its bracket.
 fn time(line: &[u8]) -> Option<(u64, &[u8])> {
     let brackets = (0..line.len()).filter(|&at| line[at] == b'[');
     brackets.flat_map(|at| bracketed(&line[at + 1..])).next()
@@ -60,12 +61,12 @@ fn bracketed(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((utc, &rest[1..]))
 }
 
-/// Status and size, if this is what follows the quote that ends a request.
+/// Returns status and size, if they follow the quote that ends a request.
 fn after_request(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut fields = text.strip_prefix(b" ")?.splitn(3, |&byte| byte == b' ');
     let (code, bytes, more) = (fields.next()?, fields.next()?, fields.next());
     let ends = more.is_none_or(|more| more.starts_with(b"\""));
-    // A size that is too large is said to be.
+    // A size that is too large is reported as such.
     let is_size = size(bytes).is_ok() || bytes.iter().all(u8::is_ascii_digit);
     (ends && status(code).is_ok() && is_size && !bytes.is_empty()).then_some((code, bytes))
 }

@@ -1,5 +1,5 @@
-//! Our own columns: `epoch_s,size_bytes,status,client`. The header, the client and the status may be missing, seconds may have a
-//! fraction.
+//! Our own columns: `epoch_s,size_bytes,status,client`. The header, the client and the status may be missing, and
+//! seconds may have a fraction.
 
 use units::Nanos;
 
@@ -12,7 +12,7 @@ pub(super) fn is_header(line: &[u8]) -> bool {
     fields(line).any(|field| field == COLUMNS[0])
 }
 
-/// Returns true for a header that has one of our columns in another's place.
+/// Returns true for a header that has one of our columns in a different position.
 pub(super) fn is_other_order(line: &[u8]) -> bool {
     let place = |field: &[u8]| COLUMNS.iter().position(|column| *column == field);
     fields(line).enumerate().any(|(at, field)| place(field).is_some_and(|place| place != at))
@@ -37,7 +37,7 @@ pub(super) fn parse_line(line: &[u8]) -> Result<Parsed, Reason> {
     Ok(Parsed { request: Request { at, size_bytes, status, client }, has_fraction })
 }
 
-/// Decimal seconds to nanoseconds without floating point; digits after the ninth are below a nanosecond and dropped.
+/// Converts decimal seconds to nanoseconds without floating point; digits after the ninth are dropped.
 fn instant(field: &[u8]) -> Result<(Nanos, bool), Reason> {
     const WRONG: Reason = "the time is not decimal seconds such as 894038400 or 12.345678";
     let mut parts = field.splitn(2, |&byte| byte == b'.');

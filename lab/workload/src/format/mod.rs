@@ -1,4 +1,4 @@
-//! The formats a request log comes in, and how to tell them apart by what is in the file.
+//! The formats of request logs, and their detection from the contents of a file.
 
 mod common_log;
 mod csv;
@@ -17,7 +17,7 @@ pub enum Format {
     WorldCupCsv,
     /// Common and combined log format, as Apache and nginx write it.
     CommonLog,
-    /// Ours: `epoch_s,size_bytes,status,client`.
+    /// Our own: `epoch_s,size_bytes,status,client`.
     Csv,
 }
 
@@ -28,7 +28,7 @@ const NAMES: [(Format, &str); 4] = [
     (Format::Csv, "csv"),
 ];
 
-/// The number of lines that are looked at before a text counts as none of the formats.
+/// The number of lines that are examined before a text counts as unknown.
 const DETECT_LINES_MAX: usize = 50;
 
 impl Format {
@@ -36,12 +36,13 @@ impl Format {
         NAMES.iter().find(|(format, _)| *format == self).map_or("", |(_, name)| name)
     }
 
-    /// What one entry of the file is called in messages.
+    /// The word for one entry of the file in messages.
     pub fn entry(self) -> &'static str {
         if self == Format::WorldCup { "record" } else { "line" }
     }
 
-    /// The format of a file that begins with `start`: that of the first line or record that any format accepts.
+    /// Detects the format of a file that begins with `start`: the format of the first line or record that any format
+    /// accepts.
     pub(crate) fn detect(start: &[u8]) -> Option<Format> {
         let of_text = Format::detect_text(start);
         // A log that was truncated under its writer (logrotate's copytruncate) begins with zeros, too.
@@ -61,22 +62,22 @@ impl Format {
         found.next()
     }
 
-    /// A line that names the columns.
+    /// Returns true for a line that names the columns.
     pub(crate) fn is_header(self, line: &[u8]) -> bool {
         self == Format::Csv && csv::is_header(line)
     }
 
-    /// Returns true for a header whose columns stand in another order than they are read in.
+    /// Returns true for a header whose columns have a different order from the one in which they are read.
     pub(crate) fn is_other_order(self, line: &[u8]) -> bool {
         self == Format::Csv && csv::is_other_order(line)
     }
 
-    /// The name of a good line's client, where it is not a number.
+    /// The name of a valid line's client, if it is not a number.
     pub(crate) fn host(self, line: &[u8]) -> Option<&[u8]> {
         if self == Format::CommonLog { common_log::host(line) } else { None }
     }
 
-    /// Reads a line of a text format, without its end.
+    /// Parses a line of a text format, without its line end.
     pub(crate) fn parse_line(self, line: &[u8]) -> Result<Parsed, Reason> {
         match self {
             Format::WorldCup => Err("the World Cup format has records, not lines"),
@@ -102,21 +103,22 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// A name that is no format's.
+/// A name that is not the name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a trace format: write one of {}", NAMES.map(|(_, name)| name).join(", "))]
 pub struct UnknownFormat {
     given: String,
 }
 
-/// The reason why a line is bad: what is wrong and what would be right. A file can have millions, so nothing is allocated.
+/// The reason why a line is bad, and what would be right. A file can have millions of bad lines, so nothing is
+/// allocated.
 pub(crate) type Reason = &'static str;
 
-/// The contents of a good line.
+/// The contents of a valid line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
     pub request: Request,
-    /// The instant was written with a fraction, even if that is zero.
+    /// The instant was written with a fraction, even if it is zero.
     pub has_fraction: bool,
 }
 
@@ -126,7 +128,7 @@ impl Parsed {
     }
 }
 
-/// Without white space (and carriage returns) and zeros at either end.
+/// Removes white space (including carriage returns) and zeros at both ends.
 pub(crate) fn trim(line: &[u8]) -> &[u8] {
     let from = line.iter().position(|&byte| byte != 0).unwrap_or(line.len());
     let to = line.iter().rposition(|&byte| byte != 0).map_or(from, |last| last + 1);
@@ -136,7 +138,7 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
 const SIZE_WRONG: Reason = "the size is not a number of bytes up to 1 PiB, nor `-`";
 const STATUS_WRONG: Reason = "the status is not a number up to 999";
 
-/// A size in bytes; `-` is how logs write "nothing was sent".
+/// Parses a size in bytes; `-` in logs means that nothing was sent.
 fn size(field: &[u8]) -> Result<u64, Reason> {
     if field == b"-" {
         return Ok(0);
@@ -149,7 +151,7 @@ fn status(field: &[u8]) -> Result<u16, Reason> {
     u16::try_from(number).map_err(|_| STATUS_WRONG)
 }
 
-/// The number of a client.
+/// Parses the number of a client.
 fn client(field: &[u8]) -> Result<u32, Reason> {
     let number = crate::calendar::number(field).and_then(|number| u32::try_from(number).ok());
     number.ok_or("the client is not a number up to 4294967295")

@@ -14,7 +14,7 @@ pub(crate) const RECORD_BYTES: usize = 20;
 /// The archive's list is 100–101, 200–206, 300–305, 400–415, 500–505 in that order, then "other".
 const STATUS_RUNS: [(u16, u16); 5] = [(100, 2), (200, 7), (300, 6), (400, 16), (500, 6)];
 
-/// The mark of the archive's "other": no HTTP status, but not "unrecorded" either.
+/// The archive's "other": it is not an HTTP status, but not "unrecorded" either.
 const STATUS_OTHER: u16 = 0;
 
 /// Methods 0–7 are named, 8 is "other".
@@ -44,7 +44,8 @@ fn status_at(index: u8) -> Option<u16> {
     (rest == 0).then_some(STATUS_OTHER)
 }
 
-/// `44,30/Apr/1998,22:46:12,/a.gif,200,508`. The URL may hold commas and bytes that are not UTF-8; times are UTC.
+/// Parses `44,30/Apr/1998,22:46:12,/a.gif,200,508`. The URL may contain commas and bytes that are not UTF-8; times are
+/// UTC.
 pub(super) fn parse_line(line: &[u8]) -> Result<Request, Reason> {
     const COLUMNS: Reason = "there are not six columns: write ClientID,Date,Time,URL,Status,Size";
     let mut left = line.splitn(4, |&byte| byte == b',');

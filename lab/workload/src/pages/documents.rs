@@ -1,35 +1,35 @@
-//! A site of real files, as a browser meets it: the files that a page needs, and the page that is read after it.
+//! A site of real files, as browsers load it: the files that a page needs, and the page that is read next.
 //!
-//! Bodies of zeros, which all other loads ask for, say nothing of compression. These are the files themselves; whoever reads them
-//! from a disk is elsewhere.
+//! All other loads request bodies of zeros, which show nothing about compression. These are the files themselves;
+//! another crate reads them from disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ObjectKind;
 
-/// Files of a site at most, and bytes of them together: all are kept in memory.
+/// The maximum number of files of a site, and of their bytes together: all are kept in memory.
 pub const DOCUMENTS_MAX: usize = 50_000;
 pub const DOCUMENTS_BYTES_MAX: u64 = 512 << 20;
 
-/// The files of a site that pages are made of.
+/// The files of a site from which pages are formed.
 #[derive(Debug)]
 pub struct Documents {
     all: Vec<Document>,
-    /// The documents that are pages.
+    /// The numbers of the documents that are pages.
     pages: Vec<u32>,
 }
 
 /// A file.
 #[derive(Debug)]
 pub struct Document {
-    /// Below the site, without a slash at its beginning.
+    /// The path below the site, without a leading slash.
     pub path: String,
     pub bytes: Arc<[u8]>,
     pub kind: ObjectKind,
-    /// The files that it names and that have to be there too, in the order of their names in it, each once.
+    /// The files that it names and needs, in the order of their names in it, each once.
     parts: Vec<(u32, ObjectKind)>,
-    /// The page that `<link rel="next">` names.
+    /// The page named by `<link rel="next">`.
     next: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ pub enum DocumentsError {
 }
 
 impl Documents {
-    /// The kind of the file with this name; `None` of files that no page is made of.
+    /// The kind of the file with this name; `None` for files that are not part of pages.
     pub fn kind_of(path: &str) -> Option<ObjectKind> {
         match path.rsplit_once('.')?.1 {
             "html" | "htm" => Some(ObjectKind::Html),
@@ -54,7 +54,8 @@ impl Documents {
         }
     }
 
-    /// The site of these files, paths below it and bytes; those that no page is made of are left out.
+    /// Creates the site from files, given by their paths below it and their bytes; files that are not part of pages are
+    /// left out.
     pub fn new(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Documents, DocumentsError> {
         let mut files: Vec<(String, Vec<u8>)> = files.into_iter().collect();
         files.sort_unstable();
@@ -81,7 +82,7 @@ impl Documents {
         &self.all[file as usize]
     }
 
-    /// Numbers of the pages.
+    /// The numbers of the pages.
     pub fn pages(&self) -> &[u32] {
         &self.pages
     }
@@ -91,7 +92,7 @@ impl Documents {
         self.get(page).next
     }
 
-    /// The files that this page needs, itself first, each once; those that its style sheets name are among them.
+    /// The files that this page needs, itself first, each once, including those that its style sheets name.
     pub fn needed(&self, page: u32) -> Vec<(u32, ObjectKind)> {
         let mut needed = vec![(page, ObjectKind::Html)];
         let mut looked = 0;
@@ -108,7 +109,7 @@ impl Documents {
 }
 
 impl Document {
-    /// Finds what it names.
+    /// Finds the files that each file names.
     fn read(&mut self, numbers: &HashMap<String, u32>) {
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
         let found = |reference: &str| resolve(&self.path, reference).and_then(|path| numbers.get(&path).copied());
@@ -133,7 +134,7 @@ impl Document {
     }
 }
 
-/// The address that a tag of HTML names.
+/// The address in a tag of HTML.
 enum Named<'a> {
     Part(ObjectKind, &'a str),
     Next(&'a str),
@@ -162,7 +163,7 @@ fn tags(html: &str) -> impl Iterator<Item = &str> {
     html.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0))
 }
 
-/// The value of an attribute of a tag; empty of one without a value.
+/// The value of an attribute of a tag; empty if it has no value.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = tag.split_once(|c: char| c.is_ascii_whitespace())?.1;
     loop {
@@ -198,7 +199,7 @@ fn imports(css: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The path below the site that a reference in the file at `base` leads to; `None` where it leads elsewhere.
+/// The path below the site to which a reference in the file at `base` leads; `None` if it leads elsewhere.
 fn resolve(base: &str, reference: &str) -> Option<String> {
     let end = reference.find(['?', '#']).unwrap_or(reference.len());
     let reference = &reference[..end];
@@ -222,7 +223,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Three pages in two folders, with style sheets of which one names another.
+    /// Three pages in two folders, with style sheets, one of which names another.
     pub(crate) fn documents() -> Documents {
         let head = r#"<link rel="stylesheet" type="text/css" href="../s/a.css?2" /><script src=../s/a.js></script>
             <script async src='../s/b.js'></script><img alt="" src="/s/a.svg"><img src="https://elsewhere.example/x.png">"#;

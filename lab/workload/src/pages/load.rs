@@ -1,4 +1,4 @@
-//! Page loads as requests: pages come by themselves, and of each a request follows from what came before it.
+//! Page loads as requests: pages arrive independently, and each request of a page follows from earlier responses.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,15 +12,15 @@ use super::{PageObject, Visit, page};
 use crate::synthetic::unit;
 use crate::{Ask, Part, Source, wire_bytes};
 
-/// Pages of a run at most, so that all of them fit into memory.
+/// The maximum number of pages of a run, so that all fit into memory.
 pub const PAGES_MAX: usize = 50_000;
 
-/// Page loads of a run: how many and of what the seed decides, the same for every server.
+/// The page loads of a run. The seed determines their number and their pages, so they are the same for every server.
 #[derive(Debug)]
 pub struct PageLoads {
     pages: Vec<Page>,
     under_way_max: u32,
-    /// Instant, page, object.
+    /// The requests that are due: instant, page, object.
     due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
 }
 
@@ -36,9 +36,9 @@ pub struct PageTimes {
     pub arrival: Nanos,
     pub requests: usize,
     pub bytes: u64,
-    /// When HTML, style sheets and the scripts that block had ended, if they have.
+    /// The instant at which the HTML, all style sheets and all blocking scripts had ended, if they have.
     pub first_view_at: Option<Nanos>,
-    /// When everything had.
+    /// The instant at which everything had ended.
     pub full_at: Option<Nanos>,
 }
 
@@ -67,8 +67,8 @@ impl PagesError {
 }
 
 impl PageLoads {
-    /// Returns as many pages as load the link this much for this long, at the times of a Poisson process of that
-    /// number; each asks for so many objects at once.
+    /// Returns as many pages as load the link this much for this long, at the times of a Poisson process with that
+    /// number of events; each page has at most `under_way_max` concurrent requests.
     pub fn new(rho: f64, link: Rate, seconds: f64, under_way_max: u32, seed: u64) -> Result<PageLoads, PagesError> {
         PagesError::check(rho, seconds, under_way_max)?;
         let wanted_bytes = rho * link.bits_per_s() as f64 / 8.0 * seconds;
@@ -82,7 +82,7 @@ impl PageLoads {
         Ok(loads)
     }
 
-    /// Sizes of all objects.
+    /// The sizes of all objects.
     pub fn sizes(&self) -> BTreeSet<u64> {
         self.pages.iter().flat_map(|page| page.visit.objects()).map(|object| object.size_bytes).collect()
     }
@@ -124,7 +124,7 @@ impl Source for PageLoads {
         stays
     }
 
-    /// The last page comes then; what it names follows.
+    /// The instant of the last page; its objects follow.
     fn last_at(&self) -> Nanos {
         self.pages.last().map_or(Nanos::ZERO, |page| page.from)
     }
@@ -145,7 +145,7 @@ impl Source for PageLoads {
     }
 }
 
-/// Streams of the seed: those of the simulator, so that its pages are these.
+/// The streams of the seed, equal to those of the simulator, so that its pages are the same.
 pub(super) const TIMES: u64 = 0;
 pub(super) const PAGES: u64 = 1;
 
@@ -155,7 +155,7 @@ pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     random
 }
 
-/// Pages until another would be further from so many bytes on the wire; one at least.
+/// Draws pages as long as another brings the total nearer to the wanted bytes on the wire; at least one.
 fn drawn(wanted_bytes: f64, seed: u64) -> Result<Vec<Vec<PageObject>>, PagesError> {
     let (mut random, mut drawn, mut left_bytes) = (stream(seed, PAGES), vec![], wanted_bytes);
     loop {
@@ -181,7 +181,7 @@ mod tests {
         PageLoads::new(rho, "10mbit".parse().unwrap(), seconds, under_way_max, 7)
     }
 
-    /// Answers every request so long after it was due, in the order in which they were.
+    /// Answers every request this long after it was due, in the order of their instants.
     fn answered(mut loads: PageLoads, after: Nanos) -> (Vec<Ask>, PageLoads) {
         let mut asks = vec![];
         while let Some(ask) = loads.take() {

@@ -1,9 +1,9 @@
-//! Visitors of a site who read ten of its pages, one after the other, with a browser's cache: what a page named that another had
-//! named before is not asked for again.
+//! Visitors who read ten pages of a site, one after another, with a browser's cache: files that an earlier page named
+//! are not requested again.
 //!
-//! A reader begins at any page and goes on to the one that `<link rel="next">` names, as one reads documentation, and where
-//! there is none, or it was read, at any page again. Which pages and when, the seed decides, the same for every server; when each
-//! is asked for follows from the answers.
+//! A reader begins at a random page and continues to the one that `<link rel="next">` names, as in reading
+//! documentation. If there is none, or it was already read, the next page is random again. The seed determines the
+//! pages and the reading times, the same for every server; the instants of requests follow from the responses.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -19,17 +19,17 @@ use super::{Documents, PageObject, PageTimes, PagesError, Visit};
 use crate::synthetic::unit;
 use crate::{Ask, PAGES_MAX, Part, Source, wire_bytes};
 
-/// Pages of a reader.
+/// The number of pages of a reader.
 pub const READER_PAGES: usize = 10;
 
-/// Mean time from a page that is whole to the next, exponential. Longer ones change nothing but how long a run takes: the
-/// connection has long been idle by then.
+/// The mean time from a complete page to the next, exponentially distributed. A longer one would only lengthen a run,
+/// because the connection has long been idle by then.
 const READING_MEAN: Nanos = Nanos::from_secs(2);
 
-/// Stream of the seed beside those of [`super::PageLoads`].
+/// The stream of the seed, in addition to those of [`super::PageLoads`].
 const READING: u64 = 2;
 
-/// Readers of a run: how many and of what the seed decides.
+/// The readers of a run; the seed determines their number and their pages.
 #[derive(Debug)]
 pub struct Readers {
     documents: Arc<Documents>,
@@ -37,7 +37,7 @@ pub struct Readers {
     under_way_max: u32,
     /// The times of the pages that have begun, in that order.
     times: Vec<PageTimes>,
-    /// Instant, reader, object of its page.
+    /// The requests that are due: instant, reader, object of its page.
     due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
 }
 
@@ -45,16 +45,16 @@ pub struct Readers {
 struct Reader {
     from: Nanos,
     pages: Pages,
-    /// Pages that have begun.
+    /// The number of pages that have begun.
     begun: usize,
-    /// The last of them, and its number among those of all.
+    /// The last of these pages, and its number among all pages.
     visit: Visit,
     number: u32,
 }
 
 impl Readers {
-    /// Returns as many readers as would load the link this much for this long with all files as they are, without
-    /// codings; they begin at the times of a Poisson process of that number.
+    /// Returns as many readers as would load the link this much for this long if all files were sent without codings;
+    /// they begin at the times of a Poisson process with that number of events.
     pub fn new(
         rho: f64,
         (link, seconds): (Rate, f64),
@@ -81,7 +81,7 @@ impl Readers {
         &self.documents
     }
 
-    /// Sizes of all files that they ask for.
+    /// The sizes of all files that they request.
     pub fn sizes(&self) -> BTreeSet<u64> {
         self.objects().map(|object| object.size_bytes).collect()
     }
@@ -90,7 +90,7 @@ impl Readers {
         self.readers.iter().flat_map(|reader| &reader.pages).flat_map(|(objects, ..)| objects)
     }
 
-    /// Asks for the next page of a reader, if it has one.
+    /// Begins the next page of a reader, if there is one.
     fn begin(&mut self, reader: usize, at: Nanos) {
         let this = &mut self.readers[reader];
         let Some((objects, ..)) = this.pages.get(this.begun) else { return };
@@ -110,7 +110,7 @@ impl Readers {
 }
 
 impl Reader {
-    /// The file that is an object of the page that has begun.
+    /// The file of an object of the current page.
     fn file(&self, object: u16) -> u32 {
         self.pages[self.begun - 1].1[usize::from(object)]
     }
@@ -151,7 +151,7 @@ impl Source for Readers {
         stays
     }
 
-    /// The last reader comes then; its pages follow.
+    /// The instant of the last reader; its pages follow.
     fn last_at(&self) -> Nanos {
         self.readers.last().map_or(Nanos::ZERO, |reader| reader.from)
     }
@@ -165,10 +165,10 @@ impl Source for Readers {
     }
 }
 
-/// For each page of a reader: the objects that it asks for, their files, and the time for which it reads.
+/// For each page of a reader: the objects that it requests, their files, and the reading time.
 type Pages = Vec<(Vec<PageObject>, Vec<u32>, Nanos)>;
 
-/// Draws readers until another would be further from the wanted bytes on the wire; at least one.
+/// Draws readers as long as another brings the total nearer to the wanted bytes on the wire; at least one.
 fn drawn(wanted_bytes: f64, documents: &Documents, seed: u64) -> Result<Vec<Pages>, PagesError> {
     let (mut random, mut reading) = (stream(seed, PAGES), stream(seed, READING));
     let (mut drawn, mut left_bytes) = (vec![], wanted_bytes);
@@ -216,7 +216,7 @@ mod tests {
         Readers::new(rho, ("10mbit".parse().unwrap(), 1.0), Arc::new(documents()), 100, seed)
     }
 
-    /// Answers every request so long after it was due.
+    /// Answers every request this long after it was due.
     fn answered(mut readers: Readers, after: Nanos) -> (Vec<Ask>, Readers) {
         let mut asks = vec![];
         while let Some(ask) = readers.take() {

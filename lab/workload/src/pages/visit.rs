@@ -1,14 +1,14 @@
-//! The load of one page: what has been found, what is asked for next, and when it is there.
+//! The load of one page: the objects found so far, the next request, and the completion times.
 
 use units::Nanos;
 
 use crate::{ObjectKind, PageObject};
 
-/// A page being loaded. It is told of answers and asked for requests; it reads no clock.
+/// A page that is being loaded. It is notified of responses and returns requests; it reads no clock.
 #[derive(Debug, Clone)]
 pub struct Visit {
     objects: Vec<PageObject>,
-    /// In the browser: found, and not asked for yet.
+    /// The objects in the browser that were found and not requested yet.
     waiting: Vec<u16>,
     under_way: u32,
     styles_left: u32,
@@ -19,7 +19,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Returns a visit of these objects, of which the first is the HTML and found already.
+    /// Creates a visit of these objects. The first is the HTML, which is known from the start.
     pub fn new(objects: Vec<PageObject>) -> Visit {
         let count = |is: fn(ObjectKind) -> bool| objects.iter().filter(|object| is(object.kind)).count() as u32;
         Visit {
@@ -38,22 +38,22 @@ impl Visit {
         &self.objects
     }
 
-    /// When HTML, style sheets and the scripts that block had all ended.
+    /// The instant at which the HTML, all style sheets and all blocking scripts had ended.
     pub fn first_view_at(&self) -> Option<Nanos> {
         self.first_view_at
     }
 
-    /// When everything had ended.
+    /// The instant at which everything had ended.
     pub fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }
 
-    /// Returns true if nothing is left to be asked for.
+    /// Returns true if nothing is left to be requested.
     pub fn has_asked_all(&self) -> bool {
         self.under_way == self.left
     }
 
-    /// The next object to ask for, the most urgent first, while fewer than so many are under way.
+    /// Returns the next object to request, the most urgent first, as long as fewer than `under_way_max` are in flight.
     pub fn next(&mut self, under_way_max: u32) -> Option<u16> {
         if self.under_way >= under_way_max {
             return None;
@@ -64,7 +64,7 @@ impl Visit {
         Some(self.waiting.swap_remove(place))
     }
 
-    /// A request that [`Visit::next`] gave has ended.
+    /// Records the end of a request that [`Visit::next`] returned.
     pub fn on_end(&mut self, object: u16, at: Nanos) {
         let kind = self.objects[usize::from(object)].kind;
         self.under_way -= 1;

@@ -1,10 +1,11 @@
-//! Which visits have one address: none, or as households and carriers' networks have it.
+//! How visits share addresses: not at all, or as in households and carriers' networks.
 //!
-//! A server sees addresses. Where every visit has its own, an order that is fair between addresses is fair between visits; where all visits
-//! have four, as far groups of clients had until now, one that is ahead holds up strangers. Lines at home lie between the two. So of every
-//! thirty visits that follow each other, in an order that the seed draws, [`ALONE`] are alone at their address, nine are of [`HOUSEHOLDS`] of two, three
-//! and four, and three come from one carrier's NAT, which is the same for the whole run. A household's visits thus lie close together, which is the
-//! harder case: at 10 Mbit/s and rho 0.8 thirty pages come in two minutes.
+//! A server sees addresses. If every visit has its own, an order that is fair between addresses is fair between visits.
+//! If all visits have four, as distant groups of clients had until now, a visit that is ahead delays others. Home lines
+//! are between the two. Of every thirty consecutive visits, in an order that the seed draws, [`ALONE`] are alone at
+//! their address, nine are from [`HOUSEHOLDS`] of two, three and four, and three come from one carrier's NAT, which is
+//! the same for the whole run. A household's visits are thus close together, which is the harder case: at 10 Mbit/s and
+//! rho 0.8 thirty pages arrive in two minutes.
 
 use std::str::FromStr;
 
@@ -12,21 +13,21 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// The number of visits that are dealt together.
+/// The number of visits that are assigned together.
 const VISITS: usize = 30;
 /// The number of them that are alone at their address.
 const ALONE: u32 = 18;
-/// Visits of each household among them.
+/// The number of visits from each household among them.
 const HOUSEHOLDS: [u32; 3] = [2, 3, 4];
 /// The address of the carrier.
 const CARRIER: u32 = 0;
 
-/// A way in which visits have addresses.
+/// How visits are assigned to addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visitors {
-    /// Each has one of its own.
+    /// Each visit has its own address.
     Alone,
-    /// 18 of 30 are alone, 9 of households of two to four, 3 behind the NAT of a carrier.
+    /// 18 of 30 visits are alone, 9 are from households of two to four, 3 are behind the NAT of a carrier.
     Households,
 }
 
@@ -60,9 +61,9 @@ impl FromStr for Visitors {
 fn household(visit: u32, seed: u64) -> u32 {
     let (round, place) = (visit / VISITS as u32, visit as usize % VISITS);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    // Apart from the streams of pages and times.
+    // Separate from the streams of pages and times.
     random.set_stream(u64::from(round) | 1 << 32);
-    // What the address adds to those of the rounds before; `None` is the carrier.
+    // The address within the round; `None` is the carrier.
     let own = (0..ALONE).map(Some);
     let shared = (ALONE..).zip(HOUSEHOLDS).flat_map(|(address, visits)| (0..visits).map(move |_| Some(address)));
     let mut dealt: Vec<Option<u32>> = own.chain(shared).collect();

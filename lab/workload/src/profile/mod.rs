@@ -1,8 +1,8 @@
 //! Load that changes: a link that is overloaded for a while and then has time to recover.
 //!
 //! Schroeder and Harchol-Balter ("Web servers under overload", 2003, section 3) alternate between a low and a high load
-//! and name ten such workloads W1 to W10; all but the persistent overloads are stable on average. A profile here is any
-//! number of phases, each of one load or of a load that changes evenly, and begins again after the last.
+//! and name ten such workloads W1 to W10; all except the persistent overloads are stable on average. A profile here
+//! consists of any number of phases, each with a constant or a linearly changing load, and repeats after the last.
 
 mod parse;
 
@@ -15,45 +15,45 @@ pub use parse::ProfileError;
 /// The load offered at each instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadProfile {
-    /// At least one.
+    /// The phases, at least one.
     phases: Vec<Phase>,
-    /// The length of all phases together.
+    /// The total length of all phases.
     turn_ns: u64,
     mean_rho: f64,
-    /// The load, where it never changes.
+    /// The load, if it never changes.
     constant: Option<f64>,
 }
 
-/// A time of one load, or of one that changes evenly.
+/// A period with a constant or a linearly changing load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Phase {
-    /// At least 1 ns.
+    /// The length, at least 1 ns.
     pub lasts: Nanos,
-    /// When it begins; above 0.
+    /// The load at its beginning; above 0.
     pub from_rho: f64,
-    /// When it ends; above 0.
+    /// The load at its end; above 0.
     pub to_rho: f64,
 }
 
-/// Phases longer than a month are no alternation, and loads beyond these no experiment.
+/// The maximum length of a phase, a month. Longer phases are no alternation, and loads outside the range no experiment.
 const SECONDS_MAX: f64 = 2_678_400.0;
 const RHO: std::ops::RangeInclusive<f64> = 1e-9..=1e3;
 
-/// More phases than this are a trace, and would be searched for every job.
+/// The maximum number of phases. More would be a trace, and would be searched for every job.
 pub const PHASES_MAX: usize = 1000;
 
 impl LoadProfile {
-    /// The same load for ever. The error names what would be right.
+    /// Creates a constant load. The error states what would be right.
     pub fn constant(rho: f64) -> Result<LoadProfile, ProfileError> {
         LoadProfile::new(vec![Phase::new(1.0, rho, rho)?])
     }
 
-    /// `low_s` seconds at `low_rho`, then `high_s` at `high_rho`, and again.
+    /// Creates an alternation of `low_s` seconds at `low_rho` and `high_s` at `high_rho`.
     pub fn alternating(low_s: f64, high_s: f64, low_rho: f64, high_rho: f64) -> Result<LoadProfile, ProfileError> {
         LoadProfile::new(vec![Phase::new(low_s, low_rho, low_rho)?, Phase::new(high_s, high_rho, high_rho)?])
     }
 
-    /// These phases, and again.
+    /// Creates a repetition of these phases.
     pub fn new(phases: Vec<Phase>) -> Result<LoadProfile, ProfileError> {
         if !(1..=PHASES_MAX).contains(&phases.len()) {
             return Err(ProfileError::Phases(phases.len()));
@@ -70,12 +70,12 @@ impl LoadProfile {
         Ok(LoadProfile { phases, turn_ns, mean_rho: work_ns / lasts_ns, constant: is_constant.then_some(first) })
     }
 
-    /// In their order; the first begins at zero.
+    /// The phases in order; the first begins at zero.
     pub fn phases(&self) -> &[Phase] {
         &self.phases
     }
 
-    /// The load over a whole turn.
+    /// The mean load over a whole turn.
     pub fn mean_rho(&self) -> f64 {
         self.mean_rho
     }
@@ -96,15 +96,16 @@ impl LoadProfile {
         turns as f64 * self.turn_work() + within.sum::<f64>()
     }
 
-    /// The instant at which, from `at` on, this much work (in nanoseconds of the link) has been offered on average.
+    /// Returns the instant at which this much work (in nanoseconds of the link) has been offered on average from `at`
+    /// on.
     ///
-    /// With exponential amounts of work this makes the instants a Poisson process whose rate follows the load exactly:
-    /// an amount begun in one phase is used up at the pace of the next.
+    /// With exponential amounts of work the instants form a Poisson process whose rate follows the load exactly: an
+    /// amount begun in one phase is completed at the rate of the next.
     pub fn after(&self, at: Nanos, work_ns: f64) -> Nanos {
         if let Some(rho) = self.constant {
             return at + nearest(work_ns / rho);
         }
-        // A whole turn at a time first, so that the loop below ends within one more than there are phases.
+        // Whole turns are skipped first, so that the loop below ends after at most one more step than there are phases.
         let turns = (work_ns / self.turn_work()).floor();
         let mut at = at + Nanos((turns * self.turn_ns as f64) as u64);
         let mut work_ns = work_ns - turns * self.turn_work();
@@ -124,7 +125,7 @@ impl LoadProfile {
         self.turn_ns as f64 * self.mean_rho
     }
 
-    /// The phase at this instant, and how far into it that is.
+    /// The phase at this instant, and the time since its beginning.
     fn phase_at(&self, at: Nanos) -> (&Phase, u64) {
         let mut into = at.0 % self.turn_ns;
         for phase in &self.phases {
@@ -138,7 +139,7 @@ impl LoadProfile {
 }
 
 impl Phase {
-    /// `seconds` of a load that goes evenly from one to the other.
+    /// A phase of `seconds` in which the load changes linearly from one value to the other.
     pub fn new(seconds: f64, from_rho: f64, to_rho: f64) -> Result<Phase, ProfileError> {
         if !(1e-9..=SECONDS_MAX).contains(&seconds) {
             return Err(ProfileError::Seconds(seconds));
@@ -157,27 +158,27 @@ impl Phase {
         self.from_rho + (self.to_rho - self.from_rho) * (into as f64 / self.lasts.0 as f64)
     }
 
-    /// Nanoseconds of the link offered between two instants of the phase: the trapezium under the load.
+    /// The nanoseconds of the link offered between two instants of the phase: the trapezium under the load.
     fn work_between(&self, from: u64, to: u64) -> f64 {
         let rho = if self.is_level() { self.from_rho } else { (self.rho_at(from) + self.rho_at(to)) / 2.0 };
         (to - from) as f64 * rho
     }
 
-    /// The time from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the
-    /// form that does not subtract.
+    /// The time from `into` until this much work has been offered: `rho t + slope t² / 2` solved for t, in the form
+    /// without subtraction.
     fn time_for(&self, work_ns: f64, into: u64) -> Nanos {
         if self.is_level() {
             return nearest(work_ns / self.from_rho);
         }
         let rho = self.rho_at(into);
         let slope = (self.to_rho - self.from_rho) / self.lasts.0 as f64;
-        // At the very end of a falling phase a rounding error may leave less than nothing.
+        // At the very end of a falling phase a rounding error may leave a negative number.
         let root = (rho * rho + 2.0 * slope * work_ns).max(0.0).sqrt();
         nearest(2.0 * work_ns / (rho + root)).min(self.lasts - Nanos(into))
     }
 }
 
-/// The text as it is parsed: `constant:0.8`, or phases such as `25s@0.2,60s@0.5-1.4`.
+/// Formats the text that is parsed: `constant:0.8`, or phases such as `25s@0.2,60s@0.5-1.4`.
 impl fmt::Display for LoadProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rho) = self.constant {
@@ -185,7 +186,7 @@ impl fmt::Display for LoadProfile {
         }
         for (number, phase) in self.phases.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
-            // Durations are read to a millionth of their unit.
+            // Durations are parsed to a millionth of their unit.
             match phase.lasts.0 % 1000 {
                 0 => write!(f, "{comma}{}s@{}", phase.lasts.as_secs_f64(), phase.from_rho)?,
                 _ => write!(f, "{comma}{}ns@{}", phase.lasts.0, phase.from_rho)?,
@@ -198,7 +199,7 @@ impl fmt::Display for LoadProfile {
     }
 }
 
-/// Without the call that `round` is: this stands on the path of every job of a simulation.
+/// Rounds without a call of `round`, because every job of a simulation needs this.
 fn nearest(ns: f64) -> Nanos {
     Nanos((ns + 0.5) as u64)
 }

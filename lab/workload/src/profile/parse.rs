@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use super::{LoadProfile, PHASES_MAX, Phase, RHO, SECONDS_MAX};
 
-/// Low seconds, high seconds, low load, high load (Schroeder & Harchol-Balter 2006, table I).
+/// The low seconds, high seconds, low load and high load (Schroeder & Harchol-Balter 2006, table I).
 pub(super) const NAMED: [(&str, [f64; 4]); 10] = [
     ("W1", [25.0, 25.0, 0.2, 1.2]),
     ("W2", [10.0, 10.0, 0.2, 1.2]),
@@ -22,7 +22,7 @@ const FORMS: &str = "W1 to W10, constant:0.8, phases such as 25s@0.2,25s@1.2, or
 impl FromStr for LoadProfile {
     type Err = ProfileError;
 
-    /// `W1` to `W10`, `constant:RHO`, phases `TIME@RHO` or `TIME@RHO-RHO` (which may be written `ramp:TIME@RHO-RHO`), or
+    /// Parses `W1` to `W10`, `constant:RHO`, phases `TIME@RHO` or `TIME@RHO-RHO` (also written `ramp:TIME@RHO-RHO`), or
     /// `LOW_S,HIGH_S,LOW_RHO,HIGH_RHO`.
     fn from_str(text: &str) -> Result<LoadProfile, ProfileError> {
         let text = text.trim();
@@ -43,13 +43,13 @@ impl FromStr for LoadProfile {
     }
 }
 
-/// `25s@1.2`, or `60s@0.5-1.4` with or without `ramp:`.
+/// Parses `25s@1.2`, or `60s@0.5-1.4` with or without `ramp:`.
 fn phase(word: &str) -> Result<Phase, ProfileError> {
     let wrong = || ProfileError::Phase(word.into());
     let (time, load) = word.strip_prefix("ramp:").unwrap_or(word).split_once('@').ok_or_else(wrong)?;
     let lasts = units::parse_duration(time.trim()).map_err(|error| ProfileError::Time(word.into(), error))?;
     let rho = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
-    // A whole number first: the minus of 1e-3 is no ramp.
+    // A whole number is tried first: the minus in 1e-3 does not mean a ramp.
     let (from_rho, to_rho) = match (load.trim().parse::<f64>(), load.split_once('-')) {
         (Ok(level), _) if !word.starts_with("ramp:") => (level, level),
         (_, Some((from, to))) => (rho(from)?, rho(to)?),
@@ -58,19 +58,19 @@ fn phase(word: &str) -> Result<Phase, ProfileError> {
     Phase::new(lasts.as_secs_f64(), from_rho, to_rho)
 }
 
-/// The reason why this is no load.
+/// The reason why a text is not a load.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// The whole text.
     #[error("`{0}` is no load profile: write {FORMS}")]
     Form(String),
-    /// The phase that is none.
+    /// The text of the invalid phase.
     #[error("`{0}` is no phase: write a time and its load, such as 25s@1.2, or from and to, 60s@0.5-1.4")]
     Phase(String),
-    /// The phase whose time is none, and what is wrong with that.
+    /// The phase with an invalid time, and the fault of the time.
     #[error("phase `{0}`: {1}")]
     Time(String, #[source] units::ParseError),
-    /// So many phases.
+    /// The number of phases, which is too high.
     #[error("{0} phases: write 1 to {PHASES_MAX}")]
     Phases(usize),
     #[error("a phase of {0} s makes no sense: write seconds above 0 and up to {SECONDS_MAX}")]

@@ -7,7 +7,7 @@ fn profile(text: &str) -> LoadProfile {
     text.parse().unwrap()
 }
 
-/// Table I gives each workload's kind and its mean load, to one decimal, beside the numbers we have it from.
+/// Table I states each workload's kind and its mean load, to one decimal, next to the numbers used here.
 #[test]
 fn the_papers_workloads_have_the_mean_load_it_says() {
     let published = [0.7, 0.7, 0.9, 0.9, 0.9, 0.9, 0.8, 0.8, 0.9, 0.9];
@@ -48,7 +48,7 @@ fn a_ramp_offers_what_is_under_its_line() {
     let after = |work_s: f64| ramp.after(Nanos::ZERO, work_s * 1e9);
     assert_eq!(after(15.0 + 22.5), Nanos::from_secs(60));
     assert_eq!(after(75.0), Nanos::from_secs(90));
-    // Down again, across its end into the next turn.
+    // The falling phase, across its end into the next turn.
     let fall = profile("10s@1-0.5,10s@0.5");
     assert_eq!(fall.after(Nanos::from_secs(5), (3.125 + 5.0 + 2.0) * 1e9).as_secs_f64().round(), 22.0);
 }
@@ -89,7 +89,7 @@ fn what_is_no_profile_says_what_is_right() {
     assert_eq!(many.parse::<LoadProfile>(), Err(ProfileError::Phases(PHASES_MAX + 1)));
 }
 
-/// The arithmetic of low and high as it was before there were other phases: simulations kept from then stay as they are.
+/// The arithmetic of low and high loads from before other phases existed, so that results kept from then remain valid.
 fn after_of_two(low: Phase, high: Phase, at: Nanos, work_ns: f64) -> Nanos {
     let turn = low.lasts.0 + high.lasts.0;
     let work = |phase: Phase| phase.lasts.0 as f64 * phase.from_rho;
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(constant.after(Nanos(at), work_ns), Nanos(at) + nearest(work_ns / rho.0));
     }
 
-    /// By the end of each phase, and at any instant within, the work has been offered that its loads say.
+    /// At the end of each phase, and at any instant within it, the offered work agrees with its loads.
     #[test]
     fn work_and_instants_are_each_others_inverse(phases in phases(), turns in 0u64..3, at in 0.0f64..1.0) {
         let profile = LoadProfile::new(phases.clone()).unwrap();

@@ -23,7 +23,7 @@ fn said(bytes: &[u8]) -> String {
     read_any(bytes).unwrap_err().to_string()
 }
 
-/// Records at 894,038,400 s and on, of these sizes, answered 200.
+/// Records from 894,038,400 s on with these sizes, all with status 200.
 fn records(sizes: &[u32]) -> Vec<u8> {
     let record = |(index, size): (usize, &u32)| {
         let at = (894_038_400 + index as u32).to_be_bytes();
@@ -39,7 +39,7 @@ fn the_same_log_plain_and_gzipped() {
     assert_eq!(at, [Nanos::from_secs(3), Nanos::from_millis(12_500)]);
     assert_eq!((log.whole_seconds, log.bad.count), (false, 0));
     assert_eq!(read_any(&gzip(CSV.as_bytes())).unwrap(), log);
-    // Two members, as `cat a.gz b.gz` makes.
+    // Two gzip members, as `cat a.gz b.gz` creates.
     let (head, tail) = CSV.split_at(30);
     let members = [gzip(head.as_bytes()), gzip(tail.as_bytes())].concat();
     assert_eq!(read_any(&members).unwrap(), log);
@@ -53,7 +53,7 @@ fn world_cup_records() {
     assert_eq!(sizes, [5, 0, 7]);
 }
 
-/// A host is one client however often it comes; a bad line's host is none, and numbers stand as they are.
+/// A host is one client however often it appears. A bad line's host does not count, and numbers are kept.
 #[test]
 fn clients_are_read() {
     let clients = |bytes: &[u8]| -> Vec<Option<u32>> {
@@ -135,7 +135,7 @@ fn a_header_alone_is_an_empty_log() {
 
 #[test]
 fn a_truncated_gzip_is_said() {
-    // Incompressible enough that the cut falls inside the data, late enough that some lines come out before it.
+    // Incompressible enough that the cut is within the data, and late enough that some lines precede it.
     let text: String = (0..20_000u64).map(|line| format!("{line},{}\n", line * 7919 % 10_007)).collect();
     let whole = gzip(text.as_bytes());
     for cut in [2, 12, whole.len() / 2, whole.len() - 5, whole.len() - 1] {
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// logrotate's copytruncate leaves a hole before the next line; records of the World Cup have zeros, too.
+/// logrotate's copytruncate leaves a hole before the next line; World Cup records contain zeros, too.
 #[test]
 fn zeros_before_the_first_line_are_passed_over() {
     let line = "192.0.2.1 - - [09/Jul/1995:00:00:00 -0400] \"GET /\" 200 5\n";

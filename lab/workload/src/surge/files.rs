@@ -1,10 +1,10 @@
 //! The files of a SURGE server: sizes with a lognormal body and a Pareto tail, popularity by Zipf's law.
 //!
-//! Sizes and popularity are each given, so they have to be matched: which of the files is the popular one decides what
-//! is requested. SURGE matches them so that the sizes *requested* have the distribution wanted; so do we. The files lie
-//! side by side along the distribution of requested sizes, each as wide as its share of the requests, and each has the
-//! mean size of the stretch it covers. Matching at random fails: one request in eight is for the most popular file, and
-//! if that were a large one, it would be the workload.
+//! Sizes and popularity are each given, so they must be matched: the popular file's size determines the workload. SURGE
+//! matches them so that the sizes *requested* have the wanted distribution, and so does this module. The files are
+//! placed side by side along the distribution of requested sizes, each as wide as its share of the requests, and each
+//! has the mean size of the stretch that it covers. Random matching fails: one request in eight is for the most popular
+//! file, and if that were large, it would dominate the workload.
 
 use rand::seq::SliceRandom;
 use rand::{RngCore, SeedableRng};
@@ -18,18 +18,18 @@ use crate::synthetic::unit;
 pub struct FileModel {
     /// The number of files.
     pub files: usize,
-    /// The sizes as requested.
+    /// The distribution of requested sizes.
     pub sizes: Sizes,
 }
 
 impl FileModel {
     /// SURGE as Murta and Corlassoli (2002) used it: a mean request of 14 KB, and the proportions of their figure 1.
     ///
-    /// The tail has the published index, 1.1, and the published start, 133 KB; the number of files is SURGE's own, 2,000,
-    /// of which about 7 %, the published share, then lie in the tail. Figure 1 gives the rest: 1.47 % of the requests are
-    /// in the tail, and since they carry almost 40 % of the bytes, no file is larger than 2.3 MB. The body's published
-    /// parameters (mu 9.357, sigma 1.318) are of the files on a server, half of them above 11 KB, and cannot give 85 % of
-    /// requests below 16 KB with 21.5 % of the bytes; mu 7.88, sigma 1.72 do.
+    /// The tail has the published index, 1.1, and the published start, 133 KB. The number of files is SURGE's own,
+    /// 2,000, of which about 7 %, the published share, are then in the tail. Figure 1 determines the rest: 1.47 % of
+    /// the requests are in the tail, and since they carry almost 40 % of the bytes, no file is larger than 2.3 MB. The
+    /// body's published parameters (mu 9.357, sigma 1.318) describe the files on a server, half of them above 11 KB,
+    /// and cannot give 85 % of requests below 16 KB with 21.5 % of the bytes; mu 7.88, sigma 1.72 do.
     pub const MURTA_2002: FileModel = FileModel {
         files: 2000,
         sizes: Sizes {
@@ -44,7 +44,7 @@ impl FileModel {
     };
 }
 
-/// The files, to be drawn as they are requested.
+/// The files, which are drawn as they are requested.
 #[derive(Debug, Clone)]
 pub struct Files {
     /// The sizes by popularity, the most popular first.
@@ -53,14 +53,15 @@ pub struct Files {
     shares: Vec<u64>,
 }
 
-/// The body's distribution is known by this many draws in order: enough for its mean to be within half a percent.
+/// The number of ordered draws that represent the body's distribution; enough for its mean to be accurate to half a
+/// percent.
 const BODY_DRAWS: usize = 100_000;
 
-/// A file in the tail has the mean of this many quantiles of its stretch.
+/// The number of quantiles of its stretch whose mean is the size of a file in the tail.
 const TAIL_POINTS: u32 = 8;
 
 impl Files {
-    /// The same seed gives the same files.
+    /// Creates the files; the same seed gives the same files.
     pub fn new(model: &FileModel, seed: u64) -> Files {
         assert!((1..=1_000_000).contains(&model.files), "{} files", model.files);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -83,23 +84,23 @@ impl Files {
         Files { shares: shares.collect(), sizes }
     }
 
-    /// The size of the next file requested.
+    /// Draws the size of the next requested file.
     pub fn draw(&self, rng: &mut ChaCha8Rng) -> u64 {
         self.sizes[self.draw_file(rng.next_u64())]
     }
 
-    /// The number of a file by popularity, from any number at random.
+    /// The number of a file by popularity, chosen by a random number.
     pub(super) fn draw_file(&self, random: u64) -> usize {
         self.shares.partition_point(|&share| share < random).min(self.sizes.len() - 1)
     }
 
-    /// The share of the requests that are for this file.
+    /// The share of the requests for this file.
     pub fn share(&self, file: usize) -> f64 {
         let before = if file == 0 { 0 } else { self.shares[file - 1] };
         (self.shares[file] - before) as f64 / 2f64.powi(64)
     }
 
-    /// Sizes in bytes, that of the most popular file first.
+    /// The sizes in bytes, the most popular file first.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes
     }
@@ -124,13 +125,13 @@ impl Sizes {
     }
 }
 
-/// Zipf's law: the share of requests falls as 1 / rank. They add up to 1.
+/// The shares of requests by Zipf's law, which fall as 1 / rank and add up to 1.
 pub(super) fn zipf(files: usize) -> Vec<f64> {
     let harmonic: f64 = (1..=files).map(|rank| 1.0 / rank as f64).sum();
     (1..=files).map(|rank| 1.0 / (rank as f64 * harmonic)).collect()
 }
 
-/// Which files are in the tail: some of the least popular two thirds, until they have the tail's share of requests.
+/// Chooses the files in the tail: some of the least popular two thirds, until they have the tail's share of requests.
 fn tail_ranks(weights: &[f64], tail_share: f64, rng: &mut ChaCha8Rng) -> Vec<usize> {
     let mut ranks: Vec<usize> = (weights.len() / 3..weights.len()).collect();
     ranks.shuffle(rng);
@@ -142,8 +143,8 @@ fn tail_ranks(weights: &[f64], tail_share: f64, rng: &mut ChaCha8Rng) -> Vec<usi
     ranks
 }
 
-/// The other files, smallest first: at random, but the more popular, the nearer to the median, where one size stands best
-/// for many requests.
+/// Orders the other files, smallest first: at random, but popular files are nearer to the median, where one size
+/// represents many requests best.
 fn body_ranks(weights: &[f64], tail: &[usize], rng: &mut ChaCha8Rng) -> Vec<usize> {
     let mut is_tail = vec![false; weights.len()];
     tail.iter().for_each(|&rank| is_tail[rank] = true);
@@ -154,7 +155,7 @@ fn body_ranks(weights: &[f64], tail: &[usize], rng: &mut ChaCha8Rng) -> Vec<usiz
     placed.into_iter().map(|(_, rank)| rank).collect()
 }
 
-/// Lays these files side by side from 0 to 1 and gives each the mean size of its stretch, at least a byte.
+/// Places these files side by side from 0 to 1 and gives each the mean size of its stretch, at least a byte.
 fn lay(weights: &[f64], ranks: &[usize], mean: impl Fn(f64, f64) -> f64, sizes: &mut [u64]) {
     let total: f64 = ranks.iter().map(|&rank| weights[rank]).sum();
     let mut from = 0.0;
@@ -178,7 +179,7 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    /// The share of requests, and of bytes, for files up to this size.
+    /// The shares of requests and of bytes for files up to this size.
     fn shares(files: &Files, bytes_max: u64) -> (f64, f64) {
         let weights = zipf(files.sizes.len());
         let sum = |bytes_max: u64| {

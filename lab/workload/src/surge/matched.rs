@@ -1,22 +1,22 @@
-//! A server's files and the requests for them, each with a distribution of its own, and popularity by Zipf's law: which
-//! file is the popular one has to be chosen so that all three hold.
+//! A server's files and the requests for them, with separate distributions of size, and popularity by Zipf's law. The
+//! popular file must be chosen so that all three hold.
 //!
-//! SURGE matches by going through the files and giving each the number of requests that comes nearest to what the
-//! distribution of requested sizes still lacks. So do we, from the largest file down: what cannot come out even (one
-//! request in eight is for a single file) then stays among the small ones, where it is no bytes.
+//! SURGE goes through the files and gives each the number of requests that is nearest to what the distribution of
+//! requested sizes still lacks. This module does the same from the largest file down. The remaining error (one request
+//! in eight is for a single file) then falls on small files, where it hardly affects bytes.
 
 use super::files::{FileModel, Files, zipf};
 use crate::{Distribution, Sizes};
 
-/// The files of a server and what is asked for.
+/// The files of a server and the requests for them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServerModel {
     pub name: &'static str,
     /// The number of files.
     pub files: usize,
-    /// Their sizes, each counted once.
+    /// The sizes of the files, each counted once.
     pub sizes: Sizes,
-    /// The sizes as requested.
+    /// The distribution of requested sizes.
     pub requests: Requested,
 }
 
@@ -31,15 +31,16 @@ pub enum Requested {
     Hybrid(Sizes),
 }
 
-/// The body that Murta and Corlassoli's figure 1 tells of ([`FileModel::MURTA_2002`]). Its median, 2.6 KB, is a quarter
-/// of that published in 1998; SURGE's own programs had other parameters by the time they were given away (their number
-/// of embedded files, for one, is not that of the paper any more), and the small means in 000, 001 and 002 say the same.
+/// The body that matches Murta and Corlassoli's figure 1 ([`FileModel::MURTA_2002`]). Its median, 2.6 KB, is a quarter
+/// of the one published in 1998. SURGE's own programs had other parameters by the time they were distributed (their
+/// number of embedded files, for example, is no longer that of the paper), and the small means in 000, 001 and 002
+/// agree with that.
 const BODY_AS_USED: Sizes = FileModel::MURTA_2002.sizes;
 
 impl ServerModel {
-    /// The model as published (Barford & Crovella 1998, table 2): the body's logarithm has mean 9.357 and deviation 1.318, 7 % of the
-    /// files lie in a Pareto tail from 133 KB on with index 1.1, and requests are Pareto from 1,000 B on with index 1.0.
-    /// The paper bounds no size; the bound here is what the largest of 140 files in the tail comes to.
+    /// The model as published (Barford & Crovella 1998, table 2): the body's logarithm has mean 9.357 and deviation
+    /// 1.318, 7 % of the files are in a Pareto tail from 133 KB on with index 1.1, and requests are Pareto from 1,000 B
+    /// on with index 1.0. The paper bounds no size; the bound here is the expected largest of 140 files in the tail.
     pub const BARFORD_1998: ServerModel = ServerModel {
         name: "1998",
         files: 2000,
@@ -55,8 +56,9 @@ impl ServerModel {
         requests: Requested::Pareto { least: 1000.0, alpha: 1.0 },
     };
 
-    /// 000's open variant (Harchol-Balter, Schroeder, Bansal & Agrawal, appendix): 1,000 files from 76 B to 2 MB with mean
-    /// 13,727 B, requests with mean 11,108 B, index 1.1, most below 5 KB. The shares in the tail are set by the two means.
+    /// 000's open variant (Harchol-Balter, Schroeder, Bansal & Agrawal, appendix): 1,000 files from 76 B to 2 MB with
+    /// mean 13,727 B, requests with mean 11,108 B, index 1.1, most below 5 KB. The two means determine the shares in
+    /// the tail.
     pub const HARCHOL_2003: ServerModel = ServerModel {
         name: "000",
         files: 1000,
@@ -64,8 +66,8 @@ impl ServerModel {
         requests: Requested::Hybrid(Sizes { tail_share: 0.0072, max: 2_000_000.0, ..BODY_AS_USED }),
     };
 
-    /// 002's (AlSa'deh & Yahya 2008, section 5): 2,000 files from 77 B to 3,119,822 B, most below 10 KB. The share in the
-    /// tail gives a mean request of 14 KB, which Murta and Corlassoli report of the same programs.
+    /// 002's model (AlSa'deh & Yahya 2008, section 5): 2,000 files from 77 B to 3,119,822 B, most below 10 KB. The
+    /// share in the tail gives a mean request of 14 KB, which Murta and Corlassoli report for the same programs.
     pub const ALSADEH_2008: ServerModel = ServerModel {
         name: "002",
         files: 2000,
@@ -87,8 +89,8 @@ impl ServerModel {
 }
 
 impl Files {
-    /// The files of this server. Sizes lie at even quantiles, the smallest and the largest at the bounds, so nothing is
-    /// left to a seed.
+    /// The files of this server. Sizes are at equidistant quantiles, the smallest and the largest at the bounds, so
+    /// nothing depends on a seed.
     pub fn matched(model: &ServerModel) -> Files {
         let sizes = sizes(model);
         let mut left = zipf(model.files);
@@ -200,11 +202,11 @@ mod tests {
         let body: Vec<f64> = files.sizes().iter().filter(|&&size| size < 133_000).map(|&size| size as f64).collect();
         near(body.len() as f64, 0.93 * 2000.0, 0.001);
         let found = found(&ServerModel::BARFORD_1998);
-        // Of the bounded Pareto distribution, 1,000 ln(12,000).
+        // For the bounded Pareto distribution, 1,000 ln(12,000).
         near(found.request_mean, 9_393.0, 0.1);
     }
 
-    /// No request but the few for the most popular file could be better placed: its share is the step that is left.
+    /// Only the few requests for the most popular file could be better placed: its share is the remaining step.
     #[test]
     fn requested_sizes_have_their_distribution() {
         for model in ServerModel::ALL {

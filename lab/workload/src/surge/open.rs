@@ -6,8 +6,8 @@ use super::{Files, Sequence};
 use crate::synthetic::unit;
 use crate::{Arrival, Trace};
 
-/// 000's open variant: so many requests of the sequence, at Poisson times of one a second. [`crate::schedule`] stretches
-/// them to a load.
+/// 000's open variant: this many requests of the sequence, at Poisson times with a mean rate of one a second.
+/// [`crate::schedule`] stretches them to a load.
 pub fn trace(files: &Files, requests: usize, seed: u64) -> Trace {
     let mut times = ChaCha8Rng::seed_from_u64(seed);
     // The sequence has stream 0.

@@ -1,11 +1,12 @@
-//! Which file is asked for next: Zipf's law in the long run, temporal locality in the short.
+//! Chooses the next file: Zipf's law in the long run, temporal locality in the short.
 //!
-//! Temporal locality is told by stack distances: all files lie on a stack, the one asked for last on top, and the
-//! distance of a request is how deep the file lay. SURGE draws distances from a lognormal distribution of median 4.5
-//! and orders a list of requests by them, whose number for each file is Zipf's. The two do not go together without an
-//! end: with those distances alone nothing but the top of the stack would ever be asked for. So most requests here go to
-//! a distance drawn ([`LOCAL_SHARE`]) and the others to a file that has had fewer than its share, which brings it to the
-//! top; a popular file comes back before it has sunk. This has no end, and no beginning that differs from the rest.
+//! Temporal locality is expressed by stack distances. All files are on a stack, with the last requested one on top, and
+//! the distance of a request is the depth of its file. SURGE draws distances from a lognormal distribution of median
+//! 4.5 and orders by them a list of requests whose number for each file follows Zipf's law. The two are incompatible in
+//! an endless sequence: with those distances alone only the top of the stack would ever be requested. Most requests
+//! here therefore go to a drawn distance ([`LOCAL_SHARE`]), and the others to a file that has had fewer than its share,
+//! which moves it to the top, so a popular file returns before it has sunk. The sequence has no end, and its beginning
+//! does not differ from the rest.
 
 use rand::seq::SliceRandom;
 use rand::{RngCore, SeedableRng};
@@ -15,24 +16,24 @@ use super::Files;
 use super::user::Lognormal;
 use crate::synthetic::unit;
 
-/// Stack distances (Barford & Crovella 1998, table 2).
+/// The distribution of stack distances (Barford & Crovella 1998, table 2).
 pub const STACK_DISTANCE: Lognormal = Lognormal { mu: 1.5, sigma: 0.80 };
 
-/// The share of requests that go to a distance drawn. With more, the files that are not popular come too rarely to keep
-/// Zipf's law within 20,000 requests; with less, the median distance moves away from the published one.
+/// The share of requests that go to a drawn distance. With more, unpopular files are too rare to satisfy Zipf's law
+/// within 20,000 requests; with less, the median distance departs from the published one.
 pub const LOCAL_SHARE: f64 = 0.8;
 
-/// The number of files drawn by popularity, of which the one furthest behind its share is asked for.
+/// The number of files drawn by popularity, of which the one furthest behind its share is requested.
 const CANDIDATES: usize = 4;
 
-/// Requests for the files of a server, without end.
+/// An endless sequence of requests for the files of a server.
 #[derive(Debug, Clone)]
 pub struct Sequence {
     files: Files,
     rng: ChaCha8Rng,
-    /// The files by number, the one asked for last at the end.
+    /// The files by number, the last requested one at the end.
     stack: Vec<u32>,
-    /// The number of times that each file was asked for.
+    /// The number of requests for each file.
     asked: Vec<u64>,
     requests: u64,
 }
@@ -40,10 +41,10 @@ pub struct Sequence {
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Number of the file by popularity, from 0.
+    /// The number of the file by popularity, from 0.
     pub file: usize,
     pub size_bytes: u64,
-    /// The depth at which it lay on the stack, from 1.
+    /// The depth of the file on the stack, from 1.
     pub distance: usize,
 }
 
@@ -56,7 +57,7 @@ impl Sequence {
         Sequence { asked: vec![0; stack.len()], files, rng, stack, requests: 0 }
     }
 
-    /// The next request.
+    /// Returns the next request.
     pub fn refer(&mut self) -> Reference {
         self.requests += 1;
         let distance = self.local_distance().unwrap_or_else(|| self.distance_of_neglected());
@@ -84,7 +85,7 @@ impl Sequence {
 impl Iterator for Sequence {
     type Item = u64;
 
-    /// Bytes of the file asked for next; never the end.
+    /// Returns the bytes of the next requested file; never `None`.
     fn next(&mut self) -> Option<u64> {
         Some(self.refer().size_bytes)
     }

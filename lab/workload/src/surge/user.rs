@@ -6,8 +6,8 @@ use units::Nanos;
 
 use crate::synthetic::unit;
 
-/// Pareto: P(X > x) = (least / x)^alpha, and what lies above `most` is drawn as `most`, so that a mean and a variance
-/// exist whatever alpha.
+/// Pareto: P(X > x) = (least / x)^alpha. Values above `most` are drawn as `most`, so that a mean and a variance exist
+/// for any alpha.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pareto {
     pub least: f64,
@@ -21,7 +21,7 @@ impl Pareto {
     }
 }
 
-/// The logarithm is normal.
+/// A distribution whose logarithm is normal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lognormal {
     pub mu: f64,
@@ -30,13 +30,13 @@ pub struct Lognormal {
 
 impl Lognormal {
     pub fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
-        // By Box and Muller.
+        // The method of Box and Muller.
         let radius = (-2.0 * (1.0 - unit(rng)).ln()).sqrt();
         (self.mu + self.sigma * radius * (TAU * unit(rng)).cos()).exp()
     }
 }
 
-/// Weibull: P(X > x) = exp(−(x / scale)^shape), cut at `most` by drawing again from below it.
+/// Weibull: P(X > x) = exp(−(x / scale)^shape), truncated at `most` by drawing only from below it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weibull {
     pub scale: f64,
@@ -51,21 +51,22 @@ impl Weibull {
     }
 }
 
-/// When one user asks. Times in seconds.
+/// The times of one user's requests, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UserModel {
-    /// Files of a Web object, rounded down, the first of them included: so SURGE's own program for objects counts.
+    /// The number of files of a Web object, rounded down, including the first: SURGE's own program for objects counts
+    /// in this way.
     pub embedded: Pareto,
-    /// Before each embedded file.
+    /// The time before each embedded file.
     pub active_off_s: Weibull,
-    /// Between Web objects.
+    /// The time between Web objects.
     pub inactive_off_s: Pareto,
 }
 
 impl UserModel {
-    /// The published parameters (Barford & Crovella 1998, table 2). Times are cut where their definitions are: an OFF
-    /// time of more than one second is by definition inactive. Nobody is away for more than 1,000 s, which shortens the
-    /// mean of 3 s by 2 %, and no object has more than 100 embedded files.
+    /// The published parameters (Barford & Crovella 1998, table 2). Times are truncated according to their definitions:
+    /// an OFF time of more than one second is by definition inactive. The maximum absence is 1,000 s, which shortens
+    /// the mean of 3 s by 2 %, and an object has at most 100 embedded files.
     pub const PUBLISHED: UserModel = UserModel {
         embedded: Pareto { least: 1.0, alpha: 2.43, most: 100.0 },
         active_off_s: Weibull { scale: 1.46, shape: 0.382, most: 1.0 },
@@ -84,7 +85,7 @@ impl UserModel {
         span(self.inactive_off_s.draw(rng))
     }
 
-    /// An instant at which a user may start, so that not all start at once: within the first ten seconds.
+    /// The instant at which a user starts, drawn within the first ten seconds, so that not all start at the same time.
     pub fn start(&self, rng: &mut ChaCha8Rng) -> Nanos {
         Nanos(rng.next_u64() % Nanos::from_secs(10).0)
     }
@@ -109,10 +110,10 @@ mod tests {
     #[test]
     fn users_are_the_published_ones() {
         let model = UserModel::PUBLISHED;
-        // Of floor(X): the sum of n^-2.43 over n from 1 to 100 = 1.3716.
+        // For floor(X): the sum of n^-2.43 over n from 1 to 100 = 1.3716.
         let embedded = mean(|rng| f64::from(model.embedded(rng)));
         assert!((embedded - 1.37).abs() < 0.02, "{embedded} embedded files");
-        // least · (3 − 2 · (least / most)^0.5) for alpha 1.5 with the rest at `most`.
+        // least · (3 − 2 · (least / most)^0.5) for alpha 1.5, with the rest at `most`.
         let inactive = mean(|rng| model.inactive_off(rng).as_secs_f64());
         assert!((inactive - 2.937).abs() < 0.15, "{inactive} s");
         // P(X > 0.1) = (exp(−0.3592) − exp(−0.8654)) / (1 − exp(−0.8654)) = 0.4795.
