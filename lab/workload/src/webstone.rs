@@ -30,7 +30,7 @@ pub const WEBSTONE_CLIENTS_MAX: u32 = 4096;
 /// The minimum interval between requests of one client, so that immediate failures do not cause a busy loop.
 const APART: Nanos = Nanos::from_micros(100);
 
-/// One of the two workloads.
+/// The two workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebStone {
     /// 40 files, 18.5 KB on average, the largest 115 KB.

@@ -14,7 +14,7 @@ mod logs;
 #[path = "configuration/names.rs"]
 mod names;
 
-/// A folder of its own, removed at the end.
+/// A folder for one test, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Drop for Folder {
     }
 }
 
-/// Ends its process.
+/// A running server, ended when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -101,7 +101,7 @@ fn check_explains_a_request_and_prints_the_schema() {
     );
 }
 
-/// `weir run` of a file, and the addresses it says it serves at.
+/// Starts `weir run` of a file. Returns it with the addresses that it prints.
 fn run(file: &Path) -> (Running, Vec<String>) {
     let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("run").arg(file).stdout(Stdio::piped()).spawn();
     let mut running = Running(command.unwrap());
@@ -113,7 +113,7 @@ fn run(file: &Path) -> (Running, Vec<String>) {
     (running, addresses)
 }
 
-/// The answer to a request for this path, with these fields before it.
+/// The answer to a request for this path, with these fields before its `Host`.
 fn get(address: &str, path: &str, host: &str) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     write!(client, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -128,7 +128,7 @@ fn run_serves_the_site_and_refuses_a_wrong_file() {
     std::fs::create_dir(folder.0.join("www")).unwrap();
     folder.write("www/a.txt", "from a file");
     folder.write("weir.toml", RIGHT);
-    // From another folder: the root is next to the file.
+    // From another folder: the root is relative to the file.
     let (_running, addresses) = run(&folder.0.join("weir.toml"));
     let answer = get(&addresses[0], "/a.txt", "a");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("from a file"), "{answer}");
@@ -166,7 +166,7 @@ fn run_serves_sites_by_their_hosts_on_all_listeners() {
     assert_eq!(addresses.len(), 2);
     for address in &addresses {
         for (host, site) in [("one.test", "one"), ("x.one.test:81", "many"), ("ONE.test.", "one")] {
-            // The second time from memory.
+            // The second time the file comes from memory.
             for _ in 0..2 {
                 let answer = get(address, "/a.txt", host);
                 assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&format!("of {site}")), "{answer}");
@@ -221,7 +221,7 @@ to = \"https://a.test*\"
 status = 301
 ";
 
-/// A folder with what those sites have.
+/// A folder with the files of those sites.
 fn answers(name: &str) -> Folder {
     let folder = Folder::new(name);
     for path in ["www", "www/assets", "www/errors"] {
@@ -256,7 +256,7 @@ fn a_site_redirects_before_any_file() {
     }
 }
 
-/// Fields by path, and one body for all files that are not there.
+/// Fields by path, and one body for all missing files.
 #[test]
 fn a_site_dresses_its_responses() {
     let folder = answers("dress");
@@ -265,7 +265,7 @@ fn a_site_dresses_its_responses() {
     let styled = ask("/assets/a.css");
     let fields = ["X-Frame-Options: DENY", "X-Style: yes", "Cache-Control: max-age=60", "Content-Length: 5"];
     assert!(fields.iter().all(|field| holds(&styled, field)) && styled.ends_with("\r\n\r\nstyle"), "{styled}");
-    // A folder without its slash is sent on, which another folder in its place would not be.
+    // A folder without its slash is redirected, which another folder in its place would not be.
     std::fs::create_dir_all(folder.0.join("www/assets/sub")).unwrap();
     let moved = ask("/assets/sub");
     assert!(moved.starts_with("HTTP/1.1 308 ") && !moved.contains("Cache-Control"), "{moved}");
@@ -278,7 +278,7 @@ fn a_site_dresses_its_responses() {
     let fields = ["X-Frame-Options: DENY", "Content-Type: text/html; charset=utf-8", "Content-Length: 11"];
     assert!(missing.starts_with("HTTP/1.1 404 ") && fields.iter().all(|field| holds(&missing, field)), "{missing}");
     assert!(missing.ends_with("\r\n\r\n<p>gone</p>") && !missing.contains("Cache-Control"), "{missing}");
-    // The page itself is a file as any other.
+    // The page itself is an ordinary file.
     assert!(ask("/errors/404.html").starts_with("HTTP/1.1 200 "));
 
     std::fs::remove_file(folder.0.join("www/errors/404.html")).unwrap();
@@ -286,7 +286,7 @@ fn a_site_dresses_its_responses() {
     assert!(status == Some(1) && out.contains("www/errors/404.html` of status 404: No such file"), "{out}");
 }
 
-/// A request beyond the limit gets the page of its site; bytes that are no request belong to no site.
+/// A request beyond the limit gets the page of its site. Bytes that are not a request belong to no site.
 #[test]
 fn a_refusal_has_the_page_of_its_site_and_no_request_has_none() {
     let folder = answers("refusals");
@@ -302,7 +302,7 @@ fn a_refusal_has_the_page_of_its_site_and_no_request_has_none() {
     assert!(malformed.starts_with("HTTP/1.1 400 ") && !malformed.contains("gone"), "{malformed}");
 }
 
-/// Sends the signal, and waits until the server says what came of it.
+/// Sends the signal, and waits until the server reports the result.
 fn reload(running: &Running, said: &mut impl BufRead) -> String {
     rustix::process::kill_process(rustix::process::Pid::from_child(&running.0), rustix::process::Signal::HUP).unwrap();
     let mut lines = String::new();
@@ -312,7 +312,7 @@ fn reload(running: &Running, said: &mut impl BufRead) -> String {
     lines
 }
 
-/// `weir run` with an error log to be read.
+/// Starts `weir run` with an error log that the test reads.
 fn run_aloud(folder: &Folder) -> (Running, BufReader<std::process::ChildStderr>, String) {
     run_aloud_as(folder, SITES)
 }
@@ -338,7 +338,7 @@ fn run_aloud_file(folder: &Folder) -> (Running, BufReader<std::process::ChildStd
     (running, said, address.to_string())
 }
 
-/// The new file counts as a whole or not at all.
+/// The new file takes effect completely or not at all.
 #[test]
 fn a_file_read_again_counts_whole_or_not_at_all() {
     let folder = Folder::new("again");
@@ -368,7 +368,7 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     }
 }
 
-/// The server is found by its number and by a file with it; the exit status is the reload's.
+/// The server is found by its process number and by a file that contains it; the exit status is that of the reload.
 #[test]
 fn weir_reload_waits_for_the_outcome() {
     let folder = Folder::new("asked");
@@ -388,7 +388,7 @@ fn weir_reload_waits_for_the_outcome() {
         }
         assert!(get(&address, "/a.txt", "one.test").ends_with("of many"));
     }
-    // As root it says first that it is.
+    // As root it first prints a warning about that.
     let lines = lines.lines().filter(|line| !line.contains("WARNING"));
     // Each line of a running server has its time.
     let lines: Vec<&str> = lines.map(|line| line.split_once("Z ").expect("a time").1).collect();
@@ -427,7 +427,7 @@ fn weir_reload_names_what_it_does_not_find() {
     }
 }
 
-/// Names of sockets belong to a network namespace: one of its own has no other server.
+/// Names of sockets belong to a network namespace, so a separate one has no other server.
 #[test]
 fn weir_reload_finds_the_only_server() {
     let folder = Folder::new("only");
@@ -450,7 +450,8 @@ kill $!; wait; exit $status";
     assert!(status == Some(0) && out.ends_with(": configuration read again: 1 site is in force\n"), "{out} {err}");
 }
 
-/// Ten reloads, with a client that sends requests on one connection: each request has the answer of one set or of the other.
+/// Ten reloads, with a client that sends requests on one connection: each response comes from one configuration or the
+/// other.
 #[test]
 fn no_request_is_lost_beside_a_reload() {
     let folder = Folder::new("beside");
@@ -487,7 +488,7 @@ fn no_request_is_lost_beside_a_reload() {
     });
 }
 
-/// All addresses of both families on one port, as the example has it.
+/// All addresses of both families on one port, as in the example.
 #[test]
 fn both_families_have_a_listener_on_one_port() {
     let folder = Folder::new("families");
@@ -516,7 +517,7 @@ fn a_site_or_listener_that_cannot_be_is_named() {
     assert!(status == Some(1) && err.starts_with("weir: cannot serve `none`"), "the folder of the command: {err}");
 }
 
-/// The start said what was wrong, and not where.
+/// Earlier the message said what was wrong, but not where.
 #[test]
 fn a_start_that_fails_names_the_place_of_each_fault() {
     let folder = Folder::new("unstarted");
@@ -548,7 +549,7 @@ fn a_start_that_fails_names_the_place_of_each_fault() {
     assert!(lines.len() == 3 && lines[2].starts_with("weir.toml:11:14: cannot open access log"), "{err}");
 }
 
-/// A disk that was not mounted yet stopped all sites.
+/// Earlier a disk that was not mounted yet stopped all sites.
 #[test]
 fn a_site_whose_root_is_missing_stops_no_other() {
     let folder = Folder::new("unmounted");

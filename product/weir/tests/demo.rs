@@ -9,7 +9,7 @@ fn demo(folder: &PathBuf, words: &[&str]) -> Output {
     command.arg("demo").args(words).env("TMPDIR", folder).output().unwrap()
 }
 
-/// Which one it is depends on the machine.
+/// The sentence depends on the machine.
 #[test]
 fn it_ends_with_a_sentence_and_leaves_nothing_behind() {
     let folder = std::env::temp_dir().join(format!("weir-demo-test-{}", std::process::id()));

@@ -35,7 +35,7 @@ root = "www"
 to = ["http://no-such-host.invalid:80"]
 "#;
 
-/// Everything of one site is wrong.
+/// A site in which everything is wrong.
 const ALL_WRONG: &str = r#"[[site]]
 root = "www"
 autoindex = true
@@ -111,7 +111,7 @@ fn all_faults_of_one_site_are_found_at_once() {
     assert_eq!(err, "weir: weir.toml: 5 mistakes\n", "what is in the folder is not told of: {out}");
 }
 
-/// It may have an address later: a start waits for none.
+/// The name may have an address later, and a start does not wait for it.
 #[test]
 fn a_name_without_an_address_is_told_of_and_right() {
     let folder = Folder::new("check-name");
@@ -143,7 +143,7 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((status, lines.len()), (Some(0), 3), "{out}{err}");
     assert_eq!(lines[0], "weir.toml: correct: 1 listener, 1 site, 0 classes");
-    // Whether a Weir runs here is the machine's.
+    // Whether another Weir runs here depends on the machine.
     assert!(lines[1].starts_with(&format!("weir.toml: {address} is in use")), "{out}");
     assert_eq!(lines[2], "weir.toml: certificate `a.pem` is not for a.test: clients refuse it there");
 
@@ -160,7 +160,7 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
     assert!(out.starts_with("weir.toml:9:7: cannot read `a.key`: "), "{out}");
 }
 
-/// It is 404, which only a visitor would notice.
+/// The link is answered with 404, which otherwise only a visitor would notice.
 #[test]
 fn a_symlink_that_leaves_the_root_is_told() {
     let folder = Folder::new("check-symlinks");
@@ -222,7 +222,7 @@ fn a_request_is_explained_by_its_answer() {
     assert!(out.contains("\nanswer: none: cannot serve `www`: No such file or directory;"), "{out}");
 }
 
-/// The size that a browser's answer has, and the one that a given client's has.
+/// The size of a browser's response, and of a given client's.
 #[test]
 fn an_explanation_has_the_coding_and_the_size() {
     let folder = Folder::new("check-coding");
@@ -243,7 +243,7 @@ fn an_explanation_has_the_coding_and_the_size() {
     assert!(out.contains("\nfield: Content-Encoding: zstd\n") && !out.contains("coding: br"), "{out}");
 }
 
-/// A page of a folder, for a browser that has the folder's own, and for one that has the page.
+/// A page of a folder, for a browser that has the folder's dictionary, and for one that has the page.
 #[test]
 fn an_explanation_has_the_size_with_a_dictionary() {
     let folder = Folder::new("check-dictionary");
@@ -285,7 +285,7 @@ fn an_explanation_has_the_size_with_a_dictionary() {
     );
 }
 
-/// No upstream is asked, so that only the configuration says it.
+/// No upstream is queried, so the answer comes only from the configuration.
 #[test]
 fn an_explanation_says_whether_pages_of_a_program_are_dictionaries() {
     let folder = Folder::new("check-upstream-dictionary");
@@ -307,7 +307,7 @@ fn an_explanation_says_whether_pages_of_a_program_are_dictionaries() {
     }
 }
 
-/// They are of a server that speaks TLS, which the one that is asked does not.
+/// The fields belong to a server with TLS, although the queried server has none.
 #[test]
 fn an_explanation_has_the_fields_of_a_response_over_tls() {
     let folder = Folder::new("check-secure");
@@ -325,7 +325,7 @@ fn an_explanation_has_the_fields_of_a_response_over_tls() {
     assert!(!out.contains("Strict-Transport-Security") && !out.contains("Alt-Svc"), "nor without TLS: {out}");
 }
 
-/// Runs as root only: otherwise the user cannot be another.
+/// Runs only as root: otherwise the user cannot be another.
 #[test]
 fn folders_are_opened_as_the_user() {
     if !rustix::process::geteuid().is_root() {
@@ -354,7 +354,8 @@ fn folders_are_opened_as_the_user() {
     assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }
 
-/// Users whose passwords are guessed fast, or in no file, keep the server from starting, and `weir check` says so.
+/// Users whose passwords can be guessed quickly, and a missing file of users, keep the server from starting, and `weir
+/// check` reports that.
 #[test]
 fn a_file_of_users_is_read_as_at_a_start() {
     let folder = Folder::new("check-users");
@@ -383,7 +384,7 @@ const RULES: &str = "[[site]]\nroot = 'www'\n[[site.rewrite]]\nfrom = '/*.html'\
         [[site.proxy]]\npath = '/app/*'\nstrip_prefix = '/app'\nmax_body = '1KB'\nto = ['127.0.0.1:1']\n\
         [[site.request_header]]\nname = 'X-Real-IP'\nvalue = '{client}'\n";
 
-/// Each rule that decides, with its line, and the answer of the path that is left.
+/// Each rule that decides, with its line, and the response to the resulting path.
 #[test]
 fn rewrites_and_access_are_explained() {
     let folder = Folder::new("check-access");
@@ -441,7 +442,7 @@ fn a_media_type_is_explained_with_its_line() {
     }
 }
 
-/// The shaping that this machine does not have is found with all else.
+/// Shaping that this machine does not have is reported together with all other mistakes.
 #[test]
 fn a_shaping_that_is_not_there_has_its_place() {
     let folder = Folder::new("check-shaping");

@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{Folder, said, weir};
 
-/// The output of `weir init` with these flags, and these lines to read.
+/// The output of `weir init` with these flags and this input.
 fn init(folder: &Folder, flags: &[&str], lines: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let command = command.arg("init").args(flags).current_dir(&folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -32,7 +32,7 @@ fn init_writes_a_file_that_is_correct_and_no_second_one() {
     assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }
 
-/// Each kind of recipe by flags alone: the file is correct, and has the keys of the kind.
+/// Each kind of recipe with flags alone: the file is correct, and has the keys of the kind.
 #[test]
 fn init_asks_nothing_that_flags_answer() {
     let folder = Folder::new("init-flags");
@@ -41,7 +41,7 @@ fn init_asks_nothing_that_flags_answer() {
     }
     folder.write("dist/index.html", "app");
     folder.write("wordpress/index.php", "<?php");
-    // A socket that is there: otherwise a remark says that it is not.
+    // The socket exists; otherwise a remark would say that it does not.
     let _php = std::os::unix::net::UnixListener::bind(folder.0.join("php.sock")).unwrap();
     let socket = format!("unix:{}", folder.0.join("php.sock").display());
     for (name, flags, keys) in [
@@ -73,7 +73,8 @@ fn init_asks_nothing_that_flags_answer() {
     }
 }
 
-/// With a certificate by ACME it listens at both ports and redirects; what cannot work is refused with its cure, and nothing is written.
+/// With a certificate by ACME it listens on both ports and redirects. Impossible combinations are refused with advice,
+/// and nothing is written.
 #[test]
 fn init_knows_what_a_certificate_needs() {
     let folder = Folder::new("init-acme");
@@ -109,7 +110,7 @@ fn init_knows_what_a_certificate_needs() {
     assert_eq!(weir(&folder.0, &["check", "--syntax-only"]).status.code(), Some(0));
 }
 
-/// A wrong answer is asked for again, an empty one takes what stands in brackets.
+/// After a wrong answer the question is repeated; an empty one selects the value in brackets.
 #[test]
 fn init_asks_at_a_terminal_until_an_answer_is_right() {
     let folder = Folder::new("init-terminal");
@@ -127,7 +128,7 @@ fn init_asks_at_a_terminal_until_an_answer_is_right() {
     let mut terminal = File::from(master);
     terminal.write_all(b"all\nfolder\nnowhere\n\na.test\nnone\nfast\n10mbit\n").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    // A terminal whose program has ended gives its text, then an error.
+    // A terminal whose program has ended returns its text, then an error.
     let mut said = Vec::new();
     let _ = terminal.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);

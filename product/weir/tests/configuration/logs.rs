@@ -30,7 +30,7 @@ hosts = [\"rest.test\"]
 root = \"one\"
 ";
 
-/// Runs without the sandbox, which has no folder for logs that a reload adds.
+/// Runs without the sandbox, which has no access to folders of logs that a reload adds.
 fn unconfined() -> String {
     format!("[server]\nsandbox = false\n{}", super::SITES)
 }
@@ -80,7 +80,7 @@ fn each_site_has_its_log_and_the_rest_that_of_the_server() {
     assert!(!folder.0.join("bad host").exists());
 }
 
-/// Whatever a host is, it is in no line and names no file.
+/// Whatever a host name contains, it appears in no line and names no file.
 #[test]
 fn no_host_gets_into_a_log() {
     let folder = with_folders("log-hosts");
@@ -102,7 +102,7 @@ fn no_host_gets_into_a_log() {
     assert_eq!(names, ["all.log", "json.log", "many", "one", "one.log", "weir.toml"]);
 }
 
-/// A response is logged where it began, and a log that cannot be opened changes nothing.
+/// A response is logged in the log in which it began, and a log that cannot be opened changes nothing.
 #[test]
 fn a_reload_moves_logs_whole_or_not_at_all() {
     let folder = Folder::new("log-reload");
@@ -139,7 +139,7 @@ fn a_reload_moves_logs_whole_or_not_at_all() {
     assert_eq!(lines(&folder, "second").len(), 2);
 }
 
-/// Neither at the start nor by a reload, and the logs in force are not touched.
+/// This holds at the start and at a reload, and the logs in use stay as they are.
 #[test]
 fn a_file_that_does_not_come_into_force_leaves_no_logs() {
     let folder = Folder::new("log-left");
@@ -169,7 +169,7 @@ fn a_file_that_does_not_come_into_force_leaves_no_logs() {
     assert!(status == Some(1) && said.contains("cannot open access log") && !is_there("fourth"), "{said}");
 }
 
-/// The signal after a rotation.
+/// Tests the signal that follows a rotation.
 #[test]
 fn a_signal_opens_the_logs_of_all_sites_anew() {
     let folder = with_folders("log-rotation");

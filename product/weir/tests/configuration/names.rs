@@ -1,4 +1,4 @@
-//! `weir check` says which file a request gets, and by which key.
+//! `weir check` reports which file a request gets, and by which key.
 
 use super::{Folder, said, weir};
 

@@ -1,4 +1,4 @@
-//! `weir attach --save` and `weir apply`: a file of attaches, made again where they are not.
+//! `weir attach --save` and `weir apply`: a file of attaches, which are made again where they are missing.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use crate::network::{Network, WEIR};
 
 const UNIT: &str = include_str!("../../../../packaging/systemd/weir-attach@.service");
 
-/// A folder of its own, removed with its content.
+/// A folder for one test, removed with its contents.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -48,11 +48,11 @@ fn a_saved_attach_is_made_again_and_only_if_it_must() {
     let before = program(&network);
     assert_eq!(apply(), "weir: uplink: as it should be\n");
     assert_eq!(program(&network), before);
-    // A rate changes in place.
+    // A rate changes without a new tree.
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("9mbit", "5000001bit")).unwrap();
     assert_eq!(apply(), "weir: uplink: changed at 5000.001kbit\n");
-    // The kernel has no such rate, only one of whole bytes.
+    // The kernel stores rates in whole bytes, so it has a slightly different one.
     assert_eq!(apply(), "weir: uplink: as it should be\n");
     fs::write(&file, text.replace("9mbit", "5mbit")).unwrap();
     assert_eq!(apply(), "weir: uplink: changed at 5mbit\n");
@@ -65,7 +65,7 @@ fn a_saved_attach_is_made_again_and_only_if_it_must() {
     }
     network.printed("attach --detach uplink");
     assert_eq!(apply(), "weir: uplink: attached at 5mbit\n");
-    // A further attach changes what it is told, in the file too.
+    // A further attach changes only the settings that it is given, also in the file.
     network.printed(&format!("attach uplink --port 80 --rate 9mbit --no-watch {save}"));
     assert_eq!(fs::read_to_string(&file).unwrap(), text.replace("[8080, 8081]", "[80]"));
     assert_eq!(apply(), "weir: uplink: as it should be\n");
@@ -74,7 +74,7 @@ fn a_saved_attach_is_made_again_and_only_if_it_must() {
     assert!(network.printed("attach --list").contains("nothing is attached"));
 }
 
-/// The others are done all the same.
+/// The other interfaces are attached all the same.
 #[test]
 fn an_interface_that_is_missing_is_named() {
     let (Some(network), folder) = (Network::new(), Folder::new("missing")) else { return };
@@ -103,7 +103,7 @@ fn an_interface_that_is_missing_is_named() {
     assert!(status == Some(1) && said.contains("there is no interface gone0"), "{said}");
     let (status, _, said) = apply("eth7");
     assert!(status == Some(1) && said.contains("has no table [eth7]; write one: weir attach eth7"), "{said}");
-    // A mistake anywhere, and nothing is attached.
+    // With a mistake anywhere, nothing is attached.
     network.printed("attach --detach uplink");
     fs::write(&file, text + "polcy = \"las\"\n").unwrap();
     let (status, done, said) = apply("");
@@ -141,7 +141,7 @@ fn a_watched_attach_is_made_again_by_itself() {
     assert!(mistakes.next().is_none(), "each mistake once");
 }
 
-/// A table that goes is no mistake of the file: the attach from before does not stay in force.
+/// A removed table is not a mistake in the file: the earlier attach does not stay in force.
 #[test]
 fn a_watched_interface_whose_table_goes_is_not_attached_again() {
     let (Some(network), folder) = (Network::new(), Folder::new("table")) else { return };
@@ -164,7 +164,7 @@ fn a_watched_interface_whose_table_goes_is_not_attached_again() {
     assert_eq!(next, "weir: uplink: attached at 8mbit");
 }
 
-/// systemd ends the process of the watch first; scripts/check-service.sh does that with systemd.
+/// systemd ends the watching process first; scripts/check-service.sh tests that with systemd.
 #[test]
 fn the_unit_leaves_nothing_attached_when_it_stops() {
     let (Some(network), folder) = (Network::new(), Folder::new("unit")) else { return };
@@ -206,7 +206,7 @@ fn an_apply_that_comes_late_attaches_nothing() {
     assert!(network.printed("attach --list").contains("nothing is attached"), "{said}");
 }
 
-/// Either both or nothing.
+/// Either both are removed or neither.
 #[test]
 fn an_attach_whose_table_cannot_be_removed_stays() {
     let (Some(network), folder) = (Network::new(), Folder::new("stays")) else { return };

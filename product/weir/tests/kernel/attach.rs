@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::network::Network;
 
-/// Needs the BPF programs, which a build without clang has not.
+/// Attaches, which needs the BPF programs. A build without clang lacks them.
 pub fn attached(network: &Network, args: &str) -> bool {
     let output = network.weir(args);
     if !output.status.success() {
@@ -59,7 +59,7 @@ fn the_overhead_of_a_line_is_in_the_kernel_and_kept() {
         }
         assert!(numbers.iter().all(|number| class().contains(number)), "{line}: {}", class());
     }
-    // As `--rate` alone leaves it, and the trees of `weir uplink`.
+    // The same as after `--rate` alone, and in the trees of `weir uplink`.
     assert!(attach("") && class().contains("linklayer atm "), "{}", class());
     let said = "34 bytes more a packet, in ATM cells";
     for command in ["attach --list", "uplink show uplink", "attach uplink --dry-run"] {
@@ -69,7 +69,7 @@ fn the_overhead_of_a_line_is_in_the_kernel_and_kept() {
     network.printed("attach --detach uplink");
     network.printed("uplink up uplink --rate 9mbit --overhead docsis");
     assert_eq!(network.json("uplink show uplink")["overhead_bytes"], 4);
-    // A rate that is found counts no overhead: the bands would never seem full.
+    // A rate that is searched for includes no overhead: the bands would never seem full.
     for args in ["--rate auto", "--rate auto --overhead atm"] {
         let said = network.refusal(&format!("attach uplink {args}"), 1);
         assert!(said.contains("give --rate, or --overhead none"), "{args}: {said}");
@@ -92,7 +92,7 @@ fn the_doctor_says_what_attach_would() {
         let planned = planned.trim().trim_start_matches("weir: ").trim_start_matches("uplink: ").to_string();
         let doctor = network.printed(&format!("uplink doctor uplink {args}"));
         let state = if is_ok { "ok" } else { "refused" };
-        // Below the two verdicts.
+        // In the line after the two verdicts.
         assert_eq!(doctor.lines().nth(2).unwrap(), format!("{state:<8} attach uplink: {planned}"));
         // Without a rate the bands are open until one is found.
         assert_eq!(is_ok && args.is_empty(), is_ok && planned.contains("at 10gbit"), "{planned}");
@@ -100,8 +100,8 @@ fn the_doctor_says_what_attach_would() {
     }
 }
 
-/// The figures of JSON, Prometheus, the list and `weir top` between two lists that agree, so that nothing has left the interface meanwhile; `file` is
-/// written too.
+/// Compares the figures of JSON, Prometheus, the list and `weir top` between two equal lists, so that nothing has left
+/// the interface in between. Also writes `file`.
 fn figures(network: &Network, file: &Path) -> (Value, [String; 3]) {
     let told = || {
         let before = network.json("attach --list")[0].clone();

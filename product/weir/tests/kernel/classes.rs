@@ -1,4 +1,4 @@
-//! Classes of responses, for servers that know nothing of them.
+//! Classes of responses, for servers that do not support them.
 
 use std::cell::Cell;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::floods::{OnDrop, count, drain, flood};
 use crate::network::Network;
 use crate::virtual_time::in_virtual_time;
 
-/// Connections of a class that fills the link: enough that one that has lost a packet leaves no gap.
+/// The connections of a class that fills the link: so many that one that has lost a packet leaves no gap.
 const CONNECTIONS: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SETTLING: Duration = Duration::from_millis(1500);
 const WINDOW_BYTES: u64 = 3_000_000;
-/// Looks at a window, and windows that may be void.
+/// The maximum number of windows that are measured, of which some may be void.
 const LOOKS_MAX: usize = 500;
 const WINDOWS_MAX: usize = 20;
 
@@ -44,12 +44,12 @@ max_rate = "10%"
 port = 8082
 "#;
 
-/// The classes as `--list` has them.
+/// The classes in the output of `--list`.
 fn classes(network: &Network) -> Vec<Value> {
     network.json("attach --list")[0]["classes"].as_array().unwrap().clone()
 }
 
-/// Returns the parts of the link that classes have in a window in which all these had something waiting.
+/// Returns the shares of the link that classes have in a window in which all `busy` classes had packets waiting.
 fn parts(network: &Network, busy: &[usize]) -> Vec<f64> {
     let window = || {
         std::thread::sleep(SETTLING);
@@ -76,14 +76,14 @@ fn is_near(found: &[f64], expected: &[f64]) -> bool {
     found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() <= 0.03)
 }
 
-/// The same with half the line for gold at least, and a default class of a great weight.
+/// The same file, with a minimum of half the line for gold, and a default class with a large weight.
 fn with_a_minimum_rate() -> String {
     let text = FILE.replace("[uplink]\n", "[uplink]\ndefault_class = \"rest\"\n");
     let text = text.replace("weight = 3", "min_rate = \"5mbit\"");
     text + "[[uplink.class]]\nname = \"rest\"\nweight = 9\n"
 }
 
-/// Connections of a server at this port: its ends, and the client's.
+/// Connections of a server on this port: the server's ends and the client's ends.
 fn connections(network: &Network, port: u16) -> Vec<(TcpStream, TcpStream)> {
     let address = SocketAddr::new(network.cable.address().ip(), port);
     let listener = network.cable.at_server(|| TcpListener::bind(address).unwrap());
@@ -95,7 +95,7 @@ fn connections(network: &Network, port: u16) -> Vec<(TcpStream, TcpStream)> {
     (0..CONNECTIONS).map(connect).collect()
 }
 
-/// Weights among those that have something to send, a maximum rate, and a minimum rate against the flood of another.
+/// Weights among the classes with traffic, a maximum rate, and a minimum rate despite a flood of another class.
 #[test]
 fn the_link_is_divided_as_the_file_says() {
     if in_virtual_time(the_link_is_divided_as_the_file_says) {
@@ -128,9 +128,9 @@ fn the_link_is_divided_as_the_file_says() {
         let before = bytes();
         fs::write(&file, with_a_minimum_rate()).unwrap();
         assert_eq!(network.printed(&apply), "weir: uplink: changed at 10mbit\n");
-        // In place: what was counted is still there.
+        // The change keeps the counters.
         assert!(before.iter().zip(bytes()).all(|(before, after)| after >= *before));
-        // Of the half that the minimum rate leaves the weights, 9, 1 and 1.
+        // The minimum rate leaves half of the link, which the weights divide into 9, 1 and 1.
         let three = parts(&network, &[0, 1, 2]);
         assert!(is_near(&three, &[0.41, 0.545, 0.045]), "{three:?}");
         assert_eq!(network.printed(&apply), "weir: uplink: as it should be\n");
@@ -158,18 +158,18 @@ fn classes_are_kept_listed_saved_and_leave_nothing() {
     ] {
         assert!(listed.contains(said), "{said}: {listed}");
     }
-    // An attach again keeps them, with another rate too, and so does the file.
+    // A further attach keeps the classes, also with another rate, and so does the file.
     let names = || classes(&network).iter().map(|class| class["name"].to_string()).collect::<Vec<_>>().join(" ");
     network.printed(&format!("attach uplink --rate 8mbit --no-watch --save={}", file.display()));
     assert_eq!(names(), r#""others" "gold" "capped""#);
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.split_once("\n\n").unwrap().1, FILE.split_once("\n\n").unwrap().1);
     assert_eq!(network.printed(&apply), "weir: uplink: as it should be\n");
-    // To another file they are written.
+    // They are also written to another file.
     let other = folder.file().with_file_name("other.toml");
     network.printed(&format!("attach uplink --no-watch --save={}", other.display()));
     assert_eq!(network.printed(&format!("apply --file {}", other.display())), "weir: uplink: as it should be\n");
-    // A file without them takes them away.
+    // A file without classes removes them.
     fs::write(&file, "[uplink]\nport = 8080\nrate = \"8mbit\"\n").unwrap();
     assert_eq!(network.printed(&apply), "weir: uplink: changed at 8mbit\n");
     assert_eq!(names(), "");
@@ -219,7 +219,7 @@ fn mistakes_are_refused_and_change_nothing() {
     assert!(network.refused(&apply).contains("run `weir uplink down uplink` first"));
 }
 
-/// A unit's group of processes comes after the attach, and is made anew when the unit starts again.
+/// A unit's cgroup appears after the attach, and is created again when the unit restarts.
 #[test]
 fn a_cgroup_that_comes_or_is_made_anew_is_found() {
     let (Some(network), folder) = (Network::new(), Folder::new("cgroup")) else { return };
@@ -245,7 +245,7 @@ fn a_cgroup_that_comes_or_is_made_anew_is_found() {
     let mut mistakes = BufReader::new(watch.stderr.take().unwrap()).lines();
     assert!(mistakes.next().unwrap().unwrap().contains(&format!("key `class.rule.cgroup`: \"{name}\" is not there")));
     for _ in 0..2 {
-        // Its number is another each time.
+        // It gets a new number each time.
         fs::create_dir(root.join(&name)).unwrap();
         assert_eq!(next(), "weir: uplink: changed at 10mbit");
         assert_eq!(rule(), format!("cgroup \"{name}\""));

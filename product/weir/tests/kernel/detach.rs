@@ -1,4 +1,4 @@
-//! What `weir attach` refuses, notices and leaves behind.
+//! What `weir attach` refuses, detects and leaves behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,11 +11,11 @@ use crate::attach::attached;
 use crate::network::Network;
 
 const ATTACH: &str = "attach uplink --rate 9mbit --no-watch";
-/// Maximum time for a program to end; one that does not end would run for ever.
+/// The maximum time for a program to end; otherwise it would run without end.
 const END_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The file of this kind in /run/weir that is of `uplink`.
+/// The file of this kind in /run/weir for `uplink`.
 fn record(network: &Network, kind: &str) -> PathBuf {
     let namespace = network.cable.at_server(|| fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
     let link = network.command("ip -o link show dev uplink");
@@ -83,7 +83,7 @@ fn bands_without_a_classifier_are_named_by_a_detach() {
     assert!(said.contains("uplink has no classifier of weir; run `weir attach --list`"), "{said}");
 }
 
-/// It hands its packets down as they are, and was made with the size of any other.
+/// The upper interface passes its packets down unchanged, and was created with the default size.
 #[test]
 fn an_interface_that_comes_above_later_gets_small_packets() {
     let (Some(network), folder) = (Network::new(), Folder::new("above")) else { return };
@@ -143,7 +143,7 @@ fn a_trial_of_an_interface_that_goes_leaves_no_record() {
     assert_eq!(network.printed("attach --list"), "weir: nothing is attached\n");
 }
 
-/// As in a container with the host's network and a /run of its own.
+/// As in a container with the host's network and a separate /run.
 #[test]
 fn what_the_records_of_an_attach_held_is_restored_or_named_without_them() {
     let Some(network) = Network::new() else { return };
@@ -157,7 +157,7 @@ fn what_the_records_of_an_attach_held_is_restored_or_named_without_them() {
     for kind in ["segments", "replaced", "attached"] {
         fs::remove_file(record(&network, kind)).unwrap();
     }
-    // The settings of the program hold it over a further attach.
+    // The settings in the program preserve it over a further attach.
     network.printed("attach uplink --policy las --no-watch");
     let detached = network.weir("attach --detach uplink");
     let said = String::from_utf8(detached.stderr).unwrap();
@@ -165,7 +165,7 @@ fn what_the_records_of_an_attach_held_is_restored_or_named_without_them() {
     assert!(said.contains("uplink had a pfifo, whose settings are lost") && said.lines().count() == 1, "{said}");
     assert!(said.contains("run `tc qdisc replace dev uplink root pfifo`"), "{said}");
     assert_eq!(segments(&network, "uplink"), before);
-    // With its records, nothing is said.
+    // With the records, nothing is reported.
     network.printed(ATTACH);
     assert!(network.weir("attach --detach uplink").stderr.is_empty());
     assert_eq!(segments(&network, "uplink"), before);

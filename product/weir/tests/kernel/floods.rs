@@ -1,5 +1,5 @@
 //! Connections that send as fast as they can, in different bands (000 section 3.2): the better band gets the link, and
-//! what carries no data does not wait behind either.
+//! packets without data do not wait behind either.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,14 +12,15 @@ use socket2::SockRef;
 use crate::network::Network;
 use crate::virtual_time::in_virtual_time;
 
-/// TCP keeps two packets of a connection in the queue below it, here 5 ms: where one connection floods each band, a busy
-/// machine that leaves TCP alone for longer gives the worse band its turn, by right. So many last 75 ms.
+/// The number of connections in each flood. TCP keeps two packets of a connection in the queue below it, here 5 ms. If
+/// there were one per band, a busy machine that delays TCP for longer would rightly give the worse band its turn. This
+/// many last 75 ms.
 const CONNECTIONS: usize = 16;
 const RATE: &str = "5mbit";
-/// Packets of the better band before watching: TCP has then found its window and lost what that takes.
+/// The packets of the better band before measuring, by which time TCP has found its window and had its losses.
 const SETTLING_PACKETS: u64 = 500;
 const WATCHED_PACKETS: u64 = 2000;
-/// A look is a program: in virtual time it costs more than all that happens between two.
+/// The interval of checks. Each is a program, which in virtual time costs more than everything between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Number of checks before the test gives up.
 const LOOKS_MAX: usize = 400;
@@ -34,7 +35,8 @@ fn of_two_floods_the_better_band_has_the_link_but_for_the_others_share() {
     two_floods(14);
 }
 
-/// The two best bands of responses have one of HTB's priorities together: of 200 KB and a packet the better one has the 200 KB.
+/// The two best bands of responses share one of HTB's priorities: of 200 KB and a packet the better one gets the 200
+/// KB.
 #[test]
 fn of_two_bands_with_one_priority_the_better_has_nearly_all() {
     if in_virtual_time(of_two_bands_with_one_priority_the_better_has_nearly_all) {
@@ -43,7 +45,7 @@ fn of_two_bands_with_one_priority_the_better_has_nearly_all() {
     two_floods(3);
 }
 
-/// Two floods: in the best band of responses and in the band `low`.
+/// Runs two floods: in the best band of responses and in the band `low`.
 fn two_floods(low: usize) {
     let Some(network) = Network::new() else { return };
     network.printed(&format!("uplink up uplink --rate {RATE}"));
@@ -72,7 +74,7 @@ fn two_floods(low: usize) {
     });
 }
 
-/// The listening socket's priority applies to its SYN-ACKs: each is counted in the control band, where nothing waits.
+/// The listening socket's priority applies to its SYN-ACKs: each is counted in the control band, which has no queue.
 #[test]
 fn a_flood_does_not_hold_up_syn_acks() {
     if in_virtual_time(a_flood_does_not_hold_up_syn_acks) {
@@ -96,12 +98,12 @@ fn a_flood_does_not_hold_up_syn_acks() {
         let after = show(&network);
         assert!(count(&after[0], "packets") >= count(&before[0], "packets") + 20, "{after:?}");
         assert_eq!((count(&after[0], "drops"), count(&after[0], "backlog_packets")), (0, 0), "{after:?}");
-        // And the link was full: quick connections may all be made while one packet of the flood leaves.
+        // The link was full: quick connections might all be made while one packet of the flood leaves.
         assert!(count(&after[2], "backlog_packets") > 0, "{after:?}");
     });
 }
 
-/// The floods end however the test does.
+/// Ends the floods however the test ends.
 pub struct OnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -136,13 +138,13 @@ pub fn priority(band: &Value) -> u32 {
 pub fn listen(network: &Network, priority: u32) -> TcpListener {
     let listener = network.cable.at_server(|| TcpListener::bind(network.cable.address()).unwrap());
     SockRef::from(&listener).set_priority(priority).unwrap();
-    // Reno fills whatever queue there is and half a queue is left when it has lost something; BBR, the default of some
-    // machines, lets its queue run empty on purpose.
+    // Reno fills any queue, and leaves half of it after a loss. BBR, the default of some machines, lets its queue run
+    // empty on purpose.
     rustix::net::sockopt::set_tcp_congestion(&listener, "reno").unwrap();
     listener
 }
 
-/// A connection: the server's end, the client's end.
+/// Opens a connection. Returns the server's end and the client's end.
 pub fn connect(network: &Network, listener: &TcpListener) -> (TcpStream, TcpStream) {
     let client = network.cable.at_client(|| TcpStream::connect(network.cable.address()).unwrap());
     (listener.accept().unwrap().0, client)
@@ -151,7 +153,7 @@ pub fn connect(network: &Network, listener: &TcpListener) -> (TcpStream, TcpStre
 pub fn flood(mut sender: TcpStream, is_over: &AtomicBool) {
     sender.set_write_timeout(Some(TURN)).unwrap();
     while !is_over.load(Ordering::Relaxed) {
-        // Without room for as long as a turn: it looks again.
+        // If there is no room within a turn, it checks again.
         let _ = sender.write(&[0; 64 << 10]);
     }
 }

@@ -1,4 +1,4 @@
-//! `weir attach` without a rate: one process follows the line, and everything that ends it.
+//! `weir attach` without a rate: one process follows the line. Everything that ends it is tested.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::attach::attached;
 use crate::network::Network;
 
-/// A follower, of which the first line was read: it is attached.
+/// A follower whose first line of output was read, so that it is attached.
 struct Follower {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -21,7 +21,7 @@ impl Follower {
         let mut follower = Follower { child, lines };
         assert!(follower.line().starts_with("weir: attached to uplink: "));
         follower.line();
-        // It follows as soon as the list has its number.
+        // It follows as soon as the list contains its process number.
         let follows = || network.json("attach --list")[0]["line"]["process"] == follower.child.id();
         while !follows() {
             std::thread::yield_now();
@@ -37,7 +37,7 @@ impl Follower {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The last line, the exit status, and what it said on standard error.
+    /// Returns the last line, the exit status, and the output on standard error.
     fn ended(mut self) -> (String, Option<i32>, String) {
         let last = self.lines.by_ref().map(Result::unwrap).last().unwrap_or_default();
         let status = self.child.wait().unwrap();
@@ -114,7 +114,7 @@ fn bands_that_are_told_a_rate_are_followed_no_longer() {
             assert!(!planned.contains("found and followed"), "{planned}");
         }
     }
-    // As `tc class change` does, which removes no mark.
+    // Like `tc class change`, which removes no mark.
     let follower = Follower::start(&network, "--rate auto");
     network.command("tc class change dev uplink classid 5745:1 htb rate 7gbit ceil 7gbit");
     let (last, status, said) = follower.ended();
@@ -136,7 +136,7 @@ fn an_attach_that_fails_marks_nothing() {
     assert!(!planned.contains("found and followed"), "{planned}");
 }
 
-/// A network card gets a carrier, and may then have less speed than the bands were open at.
+/// A network card gets a carrier, and may then be slower than the rate of the open bands.
 #[test]
 fn a_device_that_becomes_slower_stays_attached() {
     let Some(network) = network() else { return };
@@ -154,7 +154,7 @@ fn a_device_that_becomes_slower_stays_attached() {
     let follower = Follower::start(&network, "");
     for (mbit, rate) in [(100, "at 100mbit"), (10_000, "at 10gbit")] {
         network.command(&format!("ethtool -s uplink speed {mbit}"));
-        // It looks at the classifier every five seconds.
+        // It checks the classifier every five seconds.
         std::thread::sleep(std::time::Duration::from_secs(7));
         let shown = network.printed("uplink show uplink");
         assert!(shown.contains(rate) && shown.contains("followed by process"), "{mbit}: {shown}");
@@ -168,7 +168,7 @@ fn an_interface_that_is_down_for_a_while_is_followed_on() {
     let Some(network) = network() else { return };
     let follower = Follower::start(&network, "");
     network.command("ip link set uplink down");
-    // It looks at the classifier every five seconds.
+    // It checks the classifier every five seconds.
     std::thread::sleep(std::time::Duration::from_secs(7));
     network.command("ip link set uplink up");
     assert_eq!(network.json("attach --list")[0]["line"]["process"], follower.child.id());
@@ -200,7 +200,7 @@ fn a_lost_order_is_said_and_a_killed_follower_replaced() {
     }
 }
 
-/// A table of the file without a rate, and a follower of the same line that runs already.
+/// A table of the file without a rate, while a follower of the same line already runs.
 #[test]
 fn a_watch_follows_each_table_without_a_rate() {
     let Some(network) = network() else { return };
@@ -220,11 +220,11 @@ fn a_watch_follows_each_table_without_a_rate() {
     assert!(said.ends_with(&format!("uplink: process {} follows the line already", first.id())), "{said}");
     kill_process(Pid::from_child(&first), Signal::TERM).unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
-    // The other takes over.
+    // The other one takes over.
     while !follows(&second) {
         std::thread::yield_now();
     }
-    // It says why it follows no longer, and attaches again as the file says.
+    // It reports why it no longer follows, and attaches again according to the file.
     network.printed("uplink up uplink --rate 5mbit");
     let mut lines = BufReader::new(second.stdout.take().unwrap()).lines().map(Result::unwrap);
     let said = lines.find(|line| line.contains("followed no longer")).unwrap();
@@ -235,11 +235,11 @@ fn a_watch_follows_each_table_without_a_rate() {
     second.kill().unwrap();
     second.wait().unwrap();
     std::fs::remove_file(&file).unwrap();
-    // The order outlasts both.
+    // The order outlasts both processes.
     assert!(network.printed("attach --list").contains("followed by no process"));
 }
 
-/// The bands begin at nine tenths of what was found on the line before.
+/// The bands begin at nine tenths of the rate last found on the line.
 #[test]
 fn a_rate_that_was_kept_is_begun_with() {
     let Some(network) = network() else { return };
@@ -248,7 +248,7 @@ fn a_rate_that_was_kept_is_begun_with() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     std::fs::write(folder.join("uplink"), format!("uplink - 10000000 {now}\n")).unwrap();
     let state = [("STATE_DIRECTORY", folder.to_str().unwrap())];
-    // A trial does the same, and is too short here; without a rate that was found it names the cure.
+    // A trial does the same, and is too short here. Without a rate that was found, the message names the cure.
     let too_short = String::from_utf8(network.weir_with("attach uplink --try 1s", &state).stderr).unwrap();
     let none = folder.join("none").display().to_string();
     let without = network.weir_with("attach uplink --try 60s", &[("STATE_DIRECTORY", &none)]);
@@ -258,7 +258,7 @@ fn a_rate_that_was_kept_is_begun_with() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(status.success() && said.contains(" at 9.00 Mbit/s until the line's rate is found"), "{said}");
     assert!(too_short.contains("--try 1s is too short"), "{too_short}");
-    // Followed by nobody, they stay at their rate; open ones order nothing.
+    // Without a follower they stay at their rate; open bands order nothing.
     let after = network.refusal("attach uplink --try 1s", 2);
     assert!(after.contains("--try 1s is too short"), "{after}");
     network.printed("attach --detach uplink");
@@ -268,7 +268,7 @@ fn a_rate_that_was_kept_is_begun_with() {
     assert!(without.0 == Some(2) && without.1.contains("--try needs a rate that stays"), "{without:?}");
 }
 
-/// The bands are at half of the line's rate when it is killed: while the line's queue is emptied.
+/// It is killed while the line's queue is emptied, when the bands are at half of the line's rate.
 #[test]
 fn what_a_follower_killed_in_a_drain_left_is_put_right() {
     let Some(network) = network() else { return };
@@ -278,7 +278,7 @@ fn what_a_follower_killed_in_a_drain_left_is_put_right() {
     let index = network.command("ip -o link show uplink");
     let file = format!("/run/weir/line-{}-{}", namespace.trim(), index.split(':').next().unwrap());
     let recorded = std::fs::read_to_string(&file).unwrap();
-    // What it records as it cuts the pace: the line's rate, and half of it.
+    // The record that it writes when it reduces the pace: the line's rate, and half of it.
     let cut = recorded.replacen(" - - ", " 9000000 4500000 ", 1);
     assert_ne!(cut, recorded);
     std::fs::write(&file, cut).unwrap();

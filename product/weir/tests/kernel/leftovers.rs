@@ -12,7 +12,7 @@ fn what_killed_runs_left_is_put_back_and_nothing_else() {
     if !Path::new(SCRIPT).exists() {
         return println!("SKIPPED: this machine does not see the repository"); // the virtual one sees no /tmp
     }
-    // Its namespaces are of this process, which lives.
+    // Its namespaces belong to this process, which is alive.
     let Some(network) = Network::new() else { return };
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();

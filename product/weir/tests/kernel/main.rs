@@ -1,4 +1,4 @@
-//! The program against this machine's kernel, in network namespaces of its own.
+//! Tests of the program with this machine's kernel, in separate network namespaces.
 
 mod apply;
 mod attach;

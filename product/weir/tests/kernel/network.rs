@@ -1,4 +1,4 @@
-//! The program run on the server's end of a cable.
+//! Runs the program at the server's end of a cable.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -8,7 +8,7 @@ use crate::cable::Cable;
 
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
-/// Two hosts: the server's has the interface `uplink`.
+/// Two hosts; the server's has the interface `uplink`.
 pub struct Network {
     pub cable: Cable,
 }
@@ -19,7 +19,7 @@ impl Network {
         Some(Network { cable: Cable::lay()? })
     }
 
-    /// Runs a command where `uplink` is; it has to succeed, and gives what it printed.
+    /// Runs a command on the host with `uplink`, which must succeed, and returns its output.
     pub fn command(&self, command: &str) -> String {
         let mut words = command.split_whitespace();
         let program = words.next().unwrap();
@@ -48,14 +48,14 @@ impl Network {
         json(&self.printed(&format!("{args} --json")))
     }
 
-    /// What the program says, having failed.
+    /// The error output of the program, which must fail.
     pub fn refused(&self, args: &str) -> String {
         let output = self.weir(args);
         assert!(!output.status.success(), "{args}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// The one line that the program says, having failed with this exit status.
+    /// The single line of error output of the program, which must fail with this exit status.
     pub fn refusal(&self, args: &str, status: i32) -> String {
         let output = self.weir(args);
         let said = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Responses together with other traffic that fills the link by itself, as a backup or HTTP/3 does: both go on.
+//! Responses together with other traffic that fills the link by itself, like a backup or HTTP/3: both continue.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::floods::{OnDrop, connect, count, drain, flood, listen, look_until, pr
 use crate::network::Network;
 use crate::virtual_time::in_virtual_time;
 
-/// Reached only when a response stands still.
+/// A time limit that is reached only if a response stalls.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval at which the server checks whether the test is over.
 const TURN: Duration = Duration::from_millis(100);
@@ -48,14 +48,14 @@ fn a_flood_of_datagrams_stops_no_response() {
         socket.connect("198.18.60.2:9").unwrap();
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                // Refused by the receiver's host now and then; it waits for room in the queue.
+                // The receiver's host refuses some packets; it waits for room in the queue.
                 let _ = socket.send(&[0; 1400]);
             }
         });
     });
 }
 
-/// The bands that `weir attach` makes by itself, with traffic that it does not know.
+/// The bands that `weir attach` creates by default, with traffic that it does not know.
 fn beside_other_traffic(
     start: impl for<'scope> FnOnce(&'scope Network, &'scope AtomicBool, &'scope std::thread::Scope<'scope, '_>),
 ) {
@@ -98,7 +98,7 @@ fn respond(listener: &TcpListener, is_over: &AtomicBool) {
         let body_bytes = u64::from_ne_bytes(request) as usize;
         let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\n\r\n").into_bytes();
         response.resize(response.len() + body_bytes, b'x');
-        // The client notices what is missing.
+        // The client notices the missing bytes.
         let _ = connection.write_all(&response);
     }
 }
@@ -114,15 +114,15 @@ fn fetch(body_bytes: usize) {
 
 /// The bands of other traffic and of the best responses.
 const BANDS: [usize; 2] = [1, 2];
-/// Packets of each band before the first window: TCP has then found its own.
+/// The packets of each band before the first window, by which time TCP has found its own window.
 const SETTLING_PACKETS: u64 = 200;
 const WINDOW_PACKETS: u64 = 1000;
-/// Maximum number of packets between two checks: after more of them a band may have run empty unnoticed.
+/// The maximum number of packets between two checks; after more, a band may have run empty unnoticed.
 const UNSEEN_PACKETS_MAX: u64 = WINDOW_PACKETS / 2;
 /// Windows before giving up; those on a starved machine may be void.
 const WINDOWS_MAX: usize = 20;
 
-/// Other traffic has its fifth of the link, even if responses would fill it.
+/// Other traffic gets its fifth of the link, even if responses would fill it.
 #[test]
 fn other_traffic_has_its_share_and_no_more() {
     if in_virtual_time(other_traffic_has_its_share_and_no_more) {
@@ -148,14 +148,15 @@ fn other_traffic_has_its_share_and_no_more() {
     });
 }
 
-/// Packets of [`BANDS`] in a window in which both always had some waiting. A band that ran empty gives its share to the other, by right.
+/// The packets of [`BANDS`] in a window in which both always had packets waiting. A band that runs empty rightly gives
+/// its share to the other.
 fn sent_in_a_window(network: &Network) -> [u64; 2] {
     (0..WINDOWS_MAX).find_map(|_| sent_unless_void(network)).unwrap_or_else(|| {
         panic!("void, each of {WINDOWS_MAX} windows: a band ran empty, or {UNSEEN_PACKETS_MAX} packets left unseen; is the machine busy?")
     })
 }
 
-/// `None` of a window in which a look found a band empty, or came too late to know.
+/// `None` if a check in the window found a band empty, or came too late.
 fn sent_unless_void(network: &Network) -> Option<[u64; 2]> {
     let both_wait = |bands: &[Value]| BANDS.iter().all(|band| count(&bands[*band], "backlog_packets") > 0);
     let packets = |bands: &[Value]| BANDS.map(|band| count(&bands[band], "packets"));

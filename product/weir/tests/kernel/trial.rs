@@ -1,4 +1,4 @@
-//! `weir attach --try`: finds a gain where there is one, and leaves the interface as it was.
+//! `weir attach --try`: finds an existing gain, and restores the interface.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,13 +16,13 @@ use crate::floods::OnDrop;
 use crate::network::Network;
 use crate::virtual_time::in_virtual_time;
 
-/// Reached only when a response stands still.
+/// A time limit that is reached only if a response stalls.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Interval at which the server checks whether the test is over.
 const TURN: Duration = Duration::from_millis(100);
 const SMALL_BYTES: usize = 3000;
 const LARGE_BYTES: usize = 2_000_000;
-/// Enough at a time, so that slow responses do not make them few.
+/// The number of small fetches at a time, so that slow responses do not make them rare.
 const SMALL: usize = 8;
 const BETWEEN_FETCHES: Duration = Duration::from_millis(400);
 const LARGE: usize = 3;
@@ -59,7 +59,8 @@ impl Drop for Far {
     }
 }
 
-/// Tries on a server with this many downloads at a time, and a small fetch now and then. `None` without the privilege.
+/// Runs a trial on a server with this many downloads at a time, and occasional small fetches. `None` without the
+/// privilege.
 fn tried(large: usize) -> Option<Value> {
     let network = Network::new()?;
     if !attached(&network, "attach uplink --port 80 --rate 9500kbit --no-watch") {
@@ -88,7 +89,7 @@ fn tried(large: usize) -> Option<Value> {
     Some(tried)
 }
 
-/// The queues and the device, but for the count of packets that passed the bands by: the kernel's own may be among them.
+/// The qdiscs and the device, without the count of packets that bypassed the bands, which may include the kernel's own.
 fn qdiscs(network: &Network) -> String {
     let shown = network.command("tc qdisc show dev uplink") + &network.command("ip -d link show dev uplink");
     let mut words: Vec<&str> = shown.split_inclusive([' ', '\n']).collect();
@@ -98,7 +99,7 @@ fn qdiscs(network: &Network) -> String {
     words.concat()
 }
 
-/// Responds to each connection, which requests a number of bytes, and closes it.
+/// Answers each connection, which requests a number of bytes, and closes it.
 fn serve(listener: &TcpListener, is_over: &AtomicBool) {
     // accept(2) takes the timeout of reads.
     SockRef::from(listener).set_read_timeout(Some(TURN)).unwrap();
@@ -109,8 +110,8 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool) {
                 connection.set_write_timeout(Some(PATIENCE)).unwrap();
                 let mut request = [0; 8];
                 if connection.read_exact(&mut request).is_ok() {
-                    // A client that the end of the test cuts short. A socket that is closed before its client has all bytes
-                    // is an orphan, which the kernel gives up without a word if a band refuses its packets.
+                    // The end of the test cuts this client short. A socket that is closed before its client has all
+                    // bytes is an orphan, which the kernel gives up silently if a band refuses its packets.
                     let _ = connection.write_all(&vec![b'x'; u64::from_ne_bytes(request) as usize]);
                     let _ = connection.shutdown(Shutdown::Write);
                     let _ = connection.read(&mut request);
@@ -120,8 +121,8 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool) {
     });
 }
 
-/// Fetches this many bytes over a new connection, again and again. The end of the test may cut the last one short, as the server accepts
-/// no more.
+/// Repeatedly fetches this many bytes over a new connection. The end of the test may cut the last one short, because
+/// the server accepts no more.
 fn fetch_again(far: &Far, body_bytes: usize, pause: Duration, is_over: &AtomicBool) {
     let fetch = || {
         let mut connection = TcpStream::connect(SERVER)?;
@@ -210,7 +211,7 @@ fn a_signal_leaves_the_interface_as_it_was() {
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     assert!(ended(child).1.starts_with("weir: stopped after 0 s; uplink: detached, as before"));
     assert_eq!(qdiscs(&network), before);
-    // Killed, it leaves the attach, and nothing of the trial.
+    // When killed, it leaves the attach, and nothing of the trial.
     let mut child = start(&network, "--rate 8mbit", "1h");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -219,7 +220,7 @@ fn a_signal_leaves_the_interface_as_it_was() {
     assert_eq!(qdiscs(&network), before);
 }
 
-/// Its numbers would belong to another order, and what the other command made must not be undone.
+/// The trial's figures would belong to a different order, and the result of the other command must not be undone.
 #[test]
 fn another_command_ends_a_trial_and_has_the_last_word() {
     let Some(network) = Network::new() else { return };

@@ -9,7 +9,7 @@ fn up_show_and_down() {
     let made = network.json("uplink up uplink --rate 10mbit");
     assert_eq!((&made["change"], &made["rate_bits_per_s"]), (&"made".into(), &10_000_000.into()));
     let bands = made["band_count"].as_u64().unwrap();
-    // Also where this kernel has `prio`, which has no shares.
+    // Also if this kernel has `prio`, which has no shares.
     assert_eq!((&made["kind"], bands), (&"htb".into(), 15), "{made}");
     assert_eq!((&made["share_permille"], &made["other_share_permille"]), (&5.into(), &200.into()), "{made}");
     let again = network.json("uplink up uplink --rate 10mbit");
@@ -25,7 +25,7 @@ fn up_show_and_down() {
     let list = shown["bands"].as_array().unwrap();
     assert_eq!(list.len() as u64, bands);
     assert_eq!(["control", "other", "data"], [0, 1, 2].map(|band: usize| list[band]["use"].as_str().unwrap()));
-    // They are not classified; with their headers they are 100 bytes each.
+    // They are not classified; with their headers they have 100 bytes each.
     assert!(list[1]["packets"].as_u64() >= Some(3) && list[1]["bytes"].as_u64() >= Some(300), "{shown}");
     assert!(list[2..].iter().all(|band| band["packets"] == 0), "{shown}");
     let lines = network.printed("uplink show uplink");
@@ -36,7 +36,8 @@ fn up_show_and_down() {
     assert_eq!(network.json("uplink down uplink")["removed"], false);
 }
 
-/// Sixteen bands, which only `prio` has, become as many as there can be; asked for, `prio` has them, and a warning.
+/// Sixteen bands, which only `prio` supports, are reduced to the possible number. With `--qdisc prio` all are created,
+/// with a warning.
 #[test]
 fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
     let Some(network) = Network::new() else { return };
@@ -50,7 +51,7 @@ fn sixteen_bands_are_had_or_as_many_as_there_can_be() {
     if prio.status.success() {
         assert!(said.contains("warning: uplink: prio has no guaranteed shares"), "{said}");
         assert_eq!(network.json("uplink show uplink")["band_count"], 16);
-        // Without a word of it, the kind stays; with a share it is htb.
+        // If it is not specified, the kind stays; with a share it is htb.
         assert_eq!(network.json("uplink up uplink --rate 10mbit")["kind"], "prio");
         assert_eq!(network.json("uplink up uplink --rate 10mbit --share 3%")["kind"], "htb");
     } else {
@@ -68,7 +69,7 @@ fn rates_change_in_place_and_shares_are_kept() {
     let shown = network.json("uplink show uplink");
     let shares = (&shown["share_permille"], &shown["other_share_permille"], &shown["band_count"]);
     assert_eq!(shares, (&30.into(), &100.into(), &5.into()));
-    // Without a word of it, the kind stays.
+    // If it is not specified, the kind stays.
     let rebuilt = network.printed("uplink up uplink --rate 20mbit --packets 50");
     assert!(
         rebuilt.contains("15 bands of htb at 20mbit, 50 packets each") && rebuilt.contains("made anew"),
@@ -76,7 +77,7 @@ fn rates_change_in_place_and_shares_are_kept() {
     );
 }
 
-/// Needs the BPF programs, which a build without clang has not.
+/// Needs the BPF programs, which a build without clang lacks.
 #[test]
 fn show_says_where_the_classifier_cuts() {
     let Some(network) = Network::new() else { return };
@@ -105,7 +106,7 @@ fn show_watches_as_often_as_told() {
     assert_eq!(lines.lines().map(|line| json(line)["interface"] == "uplink").collect::<Vec<_>>(), [true, true]);
 }
 
-/// It is deleted while it is watched.
+/// The interface is deleted while it is watched.
 #[test]
 fn watching_ends_with_the_interface() {
     let Some(network) = Network::new() else { return };
@@ -169,7 +170,7 @@ fn doctor_says_of_everything_what_it_is_for() {
     let Some(network) = Network::new() else { return };
     let findings = network.json("uplink doctor");
     for finding in findings.as_array().unwrap() {
-        // In a network namespace of its own the kernel does not show whether it has a BPF JIT.
+        // In a separate network namespace the kernel does not show whether it has a BPF JIT.
         let is_known = ["ok", "missing"].contains(&finding["state"].as_str().unwrap());
         assert!(is_known || finding["what"] == "BPF JIT", "{finding}");
         assert!(
@@ -182,7 +183,7 @@ fn doctor_says_of_everything_what_it_is_for() {
     let listed = lines.strip_prefix(verdicts).unwrap_or_else(|| panic!("{lines}"));
     assert_eq!(listed.lines().count(), findings.as_array().unwrap().len());
     assert!(lines.lines().any(|line| line.starts_with("ok") && line.contains(" htb ")), "{lines}");
-    // Without privileges, it says what it could not find out.
+    // Without privileges, it reports what it could not determine.
     let nobody =
         network.command(&format!("setpriv --reuid 65534 --clear-groups {} uplink doctor", env!("CARGO_BIN_EXE_weir")));
     assert!(nobody.contains("missing  CAP_NET_ADMIN") && nobody.contains("to find out, run as root"), "{nobody}");

@@ -1,4 +1,4 @@
-//! `weir attach --uploads`: what goes to the ports, as on a router whose hosts upload.
+//! `weir attach --uploads`: orders traffic to the ports, as on a router whose hosts upload.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use crate::cable::ip;
 use crate::floods::OnDrop;
 use crate::network::Network;
 
-/// A server of the world, at the other end of the cable.
+/// A remote server, at the other end of the cable.
 const WORLD: &str = "198.18.60.2:80";
 const LARGE_BYTES: usize = 1_000_000;
 const SMALL_BYTES: usize = 2000;
-/// A client counts as waiting for a tenth of a second.
+/// The interval of small requests; a client counts as waiting for a tenth of a second.
 const SMALL_EVERY: Duration = Duration::from_millis(40);
 
-/// Uploads from this address, and waits until all has arrived.
+/// Uploads from this address, and waits until everything has arrived.
 fn upload(network: &Network, from: &str, bytes: usize) {
     let from: std::net::SocketAddr = format!("{from}:0").parse().unwrap();
     let mut connection: TcpStream = network.cable.at_server(|| {
@@ -34,7 +34,7 @@ fn upload(network: &Network, from: &str, bytes: usize) {
     assert_eq!(connection.read(&mut [0]).unwrap(), 1);
 }
 
-/// Takes an upload for each connection, one after another.
+/// Accepts an upload on each connection, one after another.
 fn take(listener: &TcpListener) {
     let take = |mut connection: TcpStream| {
         let mut length = [0; 8];
@@ -44,7 +44,7 @@ fn take(listener: &TcpListener) {
         connection.write_all(b"k").unwrap();
     };
     std::thread::scope(|scope| {
-        // A connection that ends at once ends it.
+        // A connection that ends immediately ends the loop.
         while let Ok((connection, _)) = listener.accept() {
             if connection.peek(&mut [0]).is_ok_and(|bytes| bytes == 0) {
                 break;
@@ -54,7 +54,7 @@ fn take(listener: &TcpListener) {
     });
 }
 
-/// With a server that takes uploads meanwhile.
+/// Runs `action` with a server that accepts uploads.
 fn with_world(network: &Network, action: impl FnOnce()) {
     let listener = network.cable.at_client(|| TcpListener::bind(WORLD).unwrap());
     std::thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn what_goes_to_the_ports_is_ordered_where_it_is_wanted() {
     assert!(std::fs::read_to_string(folder.file()).unwrap().contains("\nuploads = true\n"));
     let apply = format!("apply --file {}", folder.file().display());
     assert_eq!(network.printed(&apply), "weir: uplink: as it should be\n");
-    // An attach again keeps it, until it is told.
+    // A further attach keeps the setting, unless it is told otherwise.
     network.printed("attach uplink --rate 8mbit --no-watch");
     assert_eq!(network.json("attach --list")[0]["uploads"], true);
     network.printed("attach uplink --uploads=off --no-watch");
@@ -115,7 +115,7 @@ fn hosts_that_upload_share_the_link() {
             upload(&network, "198.18.60.1", LARGE_BYTES);
         });
     });
-    // The last band is for those that are ahead.
+    // The last band is for hosts that are ahead of their share.
     let list = network.json("attach --list")[0].clone();
     let behind = list["bands"][14]["bytes"].as_u64().unwrap();
     assert!(behind > 200_000 && list["behind"].as_u64() > Some(100), "{list}");

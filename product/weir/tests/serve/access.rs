@@ -1,10 +1,10 @@
-//! Clients that may have some paths, by their networks.
+//! Paths that only some clients may access, by their networks.
 
 use crate::common::{Client, Server, Site};
 use crate::http3::Asking;
 use crate::spellings::{Guarded, SPELLINGS};
 
-/// A server of these files with this configuration, at this address.
+/// Starts a server of these files with this configuration, at this address.
 fn server(site: &Site, address: &str, text: &str) -> Server {
     let text = format!(
         "{text}\n[[listener]]\naddress = \"{address}\"\n[[site]]\nroot = \"{}\"\n\
@@ -50,7 +50,7 @@ fn the_longest_network_of_the_first_table_decides() {
     assert_eq!(refused.response().status, 403);
 }
 
-/// Shared caches may not keep a response that only some clients may have.
+/// Shared caches must not store a response that only some clients may have.
 #[test]
 fn what_only_some_get_is_private() {
     let site = site();
@@ -65,7 +65,7 @@ fn what_only_some_get_is_private() {
     assert_eq!(control("/lan/open/c").as_deref(), Some("public, max-age=60, s-maxage=9"));
 }
 
-/// As an IPv6 socket sees it: `::ffff:127.0.0.4`.
+/// The form of the address at an IPv6 socket: `::ffff:127.0.0.4`.
 #[test]
 fn a_client_of_ipv4_is_the_same_at_an_ipv6_socket() {
     let site = site();
@@ -77,7 +77,7 @@ fn a_client_of_ipv4_is_the_same_at_an_ipv6_socket() {
     }
 }
 
-/// The fields of a trusted proxy count, and nobody else's.
+/// Only the fields of a trusted proxy count.
 #[test]
 fn the_client_that_a_trusted_proxy_names_counts() {
     let site = site();

@@ -1,4 +1,4 @@
-//! The access log: one line per response, with what really happened, and never in the way of serving.
+//! The access log: one line per response, with what really happened, and never a delay of responses.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use crate::common::{Client, LogLine, Server, Site, WRITE_PATHS, get, on_every_pa
 
 const LARGE: usize = 4 << 20;
 
-/// Requests, and the line of each without its time.
+/// Requests, and the log line of each without its time.
 const CASES: [(&str, &str); 12] = [
     ("GET /a HTTP/1.1\r\nHost: a\r\n\r\n", r#""GET /a HTTP/1.1" 200 5 "-" "-""#),
     (
@@ -41,7 +41,7 @@ fn lines(log: &Path) -> Vec<String> {
     fs::read_to_string(log).unwrap_or_default().lines().map(str::to_string).collect()
 }
 
-/// Whatever is answered, whole.
+/// Sends a request and takes the whole response.
 fn ask(server: &Server, request: &str) {
     let mut client = server.connect();
     client.send(request);
@@ -92,8 +92,8 @@ fn json_lines_are_exact() {
         let expected = r#"","remote_addr":"127.0.0.1","method":"GET","uri":"/a?x=\"\\","host":"a","protocol":"HTTP/1.1","status":200,"content_length":5,"head_bytes":"#;
         let head = start.strip_prefix(expected).and_then(|rest| rest.strip_suffix(",\"body_bytes\":5,")).unwrap();
         assert!(head.parse::<usize>().unwrap() > 50, "{line}");
-        // Where the order is over time clients share the link, and this one has had half of its response beyond its share. Until there is a
-        // rate what leaves at once is no share of anything.
+        // With an order over time, clients share the link, and this one has received half of its response beyond its
+        // share. Until there is a rate, bytes sent immediately are not a share of anything.
         let ahead = end.strip_prefix("\"client_over_share_bytes\":").and_then(|rest| rest.split_once(','));
         assert_eq!(ahead.is_some(), path.contains(&"paced"), "{line}");
         assert!(
@@ -109,7 +109,7 @@ fn json_lines_are_exact() {
     }
 }
 
-/// A refusal names what was received, up to where it is known, and why it was refused.
+/// A refusal's line contains the received bytes, as far as they are known, and the reason.
 #[test]
 fn a_refused_request_is_logged_with_its_reason() {
     let cases = [
@@ -158,7 +158,7 @@ fn stop(server: &Server, log: &Path) -> Vec<LogLine> {
     lines
 }
 
-/// Status, bytes of body asked for and sent, outcome.
+/// Returns status, requested bytes of body, sent bytes of body, outcome.
 fn what(line: &LogLine) -> (u16, u64, u64, &str) {
     (line.status, line.content_length, line.body_bytes, &line.outcome)
 }
@@ -167,7 +167,7 @@ fn complete(status: u16, bytes: u64) -> (u16, u64, u64, &'static str) {
     (status, bytes, bytes, "complete")
 }
 
-/// The bytes that a client took before it left are counted, not those that it requested.
+/// The bytes that a client took before it left are counted, not the requested ones.
 #[test]
 fn the_log_has_what_was_sent() {
     let site = Site::of_sizes(&[10, 100_000, LARGE]);
@@ -210,7 +210,7 @@ fn a_pipeline_over_ipv6_is_logged_alike() {
     for (number, path) in WRITE_PATHS.into_iter().enumerate() {
         let (server, log) = start_in_json(&site, &format!("ipv6-{number}"), "[::1]:0", path);
         let mut kept = server.connect();
-        // The second is asked for before the first is answered.
+        // The second is requested before the first is answered.
         kept.send(get("/size-100000") + &get("/size-10"));
         assert_eq!((kept.response().body.len(), kept.response().body.len()), (100_000, 10));
         let read = stop(&server, &log);
@@ -219,7 +219,7 @@ fn a_pipeline_over_ipv6_is_logged_alike() {
     }
 }
 
-/// A reader that takes nothing, and a stop that does not wait for it.
+/// A reader takes nothing, and the stop does not wait for it.
 #[test]
 fn what_the_stop_cuts_is_incomplete() {
     let site = site();
@@ -251,7 +251,7 @@ fn every_request_of_a_pipeline_has_its_line() {
     });
 }
 
-/// Under a umask of 0, which supervisors have, everybody could write it.
+/// Under a umask of 0, which supervisors have, all users could otherwise write it.
 #[test]
 fn a_new_log_is_for_its_user_and_group() {
     let site = Site::with(&[("a", b"hello")]);
@@ -266,7 +266,7 @@ fn a_new_log_is_for_its_user_and_group() {
     assert_eq!((mode(&log), mode(&before)), (0o640, 0o640));
 }
 
-/// SIGUSR1 is what those who rotate nginx' log send; it used to end the server.
+/// SIGUSR1 is the signal for log rotation in nginx; earlier it ended the server.
 #[test]
 fn a_signal_opens_the_log_anew() {
     for signal in [Signal::HUP, Signal::USR1] {
@@ -288,7 +288,7 @@ fn a_signal_opens_the_log_anew() {
     }
 }
 
-/// The disk is full: it serves on, and says so once.
+/// The disk is full: the server continues, and reports it once.
 #[test]
 fn a_full_disk_stops_nobody() {
     let site = site();

@@ -1,4 +1,4 @@
-//! Certificates by ACME, from Pebble with its faults on: it refuses every seventh nonce.
+//! Certificates by ACME, from Pebble with its faults enabled: it refuses every seventh nonce.
 
 mod challenges;
 mod folder;
@@ -17,7 +17,7 @@ fn serve(site: &Site, pebble: &Pebble, state: &Path, domains: &[&str], flags: &[
     serve_under(&[], site, pebble, (state, domains), flags)
 }
 
-/// The same, started by another program.
+/// Starts such a server with another program.
 fn serve_under(
     under: &[&str],
     site: &Site,
@@ -31,7 +31,7 @@ fn serve_under(
     Server::spawn(command)
 }
 
-/// Starts `weir run` of this text behind listeners at the authority's ports and its `[acme]` table.
+/// Starts `weir run` of this text, preceded by listeners on the authority's ports and its `[acme]` table.
 fn run(site: &Site, pebble: &Pebble, acme: &str, sites: &str) -> Server {
     write(site, pebble, acme, sites);
     let mut command = weir_under(&[]);
@@ -113,7 +113,7 @@ fn one_command_has_a_certificate_and_redirects_to_https() {
     let response = plain.response();
     let to = format!("https://localhost:{}/a.txt", pebble.tls.port());
     assert_eq!((response.status, response.field("location")), (308, Some(&*to)));
-    // Of another host there is no certificate: over HTTP it is served.
+    // There is no certificate for another host: over HTTP it is served.
     let mut plain = Client::connect(pebble.http);
     plain.send(asking("other.test"));
     assert_eq!(plain.response().status, 200);
@@ -125,7 +125,7 @@ fn one_command_has_a_certificate_and_redirects_to_https() {
     server.assert_alive();
 }
 
-/// The authority is away: what was issued is in force at once.
+/// The authority is unreachable; the certificates already issued are in force immediately.
 #[test]
 fn a_restart_asks_nobody() {
     let site = site();

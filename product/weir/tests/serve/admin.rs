@@ -1,4 +1,4 @@
-//! The admin listener: a page, metrics and health, for this machine alone.
+//! The admin listener: a page, metrics and health, only for this machine.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until, weir_under};
 
-/// The address in the line at the start.
+/// The address in the line printed at the start.
 pub fn admin_of(server: &Server) -> SocketAddr {
     let address = || {
         let lines = server.stderr();
@@ -83,7 +83,7 @@ fn it_tells_of_the_process_of_connections_and_of_certificates() {
     assert!(value(&metrics, "weir_certificate_not_after_timestamp_seconds{site=\"default\"}") > now, "{metrics}");
     let started = value(&metrics, "process_start_time_seconds");
     assert!(started <= now && started > now - 600.0, "{started} {now}");
-    // The sandbox hides nothing of the process from itself.
+    // The sandbox hides nothing of the process from the process itself.
     for (name, least) in [
         ("process_open_fds", 10.0),
         ("process_max_fds", 50.0),
@@ -97,7 +97,7 @@ fn it_tells_of_the_process_of_connections_and_of_certificates() {
 
 #[test]
 fn it_tells_how_upstreams_are() {
-    // The address has no listener any more.
+    // The address no longer has a listener.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = weir_under(&[]);
     command.args(["proxy", &gone.to_string(), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -118,7 +118,7 @@ fn others_are_refused() {
     let site = Site::of_sizes(&[1000]);
     let server = Server::start(&site, &["--admin", "127.0.0.1:0"]);
     let admin = admin_of(&server);
-    // A page of another site, whose name leads here.
+    // A page of another site whose name leads here.
     assert_eq!(ask(admin, "/status", "attacker.example").status, 421);
     assert_eq!(ask(admin, "/other", "localhost").status, 404);
     let mut client = Client::connect(admin);
@@ -128,7 +128,7 @@ fn others_are_refused() {
     let mut client = Client::connect(admin);
     client.send("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((client.response_to_head().field("content-length"), client.rest().len()), (Some("3"), 0));
-    // Those that say half of a request are waited for together.
+    // Clients that have sent half of a request are waited for concurrently.
     let halves: Vec<Client> = (0..200)
         .map(|_| {
             let mut half = Client::connect(admin);
@@ -146,7 +146,7 @@ fn others_are_refused() {
     assert!(refused.status.code() == Some(2) && said.contains("expected an address of this machine alone"), "{said}");
 }
 
-/// Any process of this machine may request the page and the numbers.
+/// Any process of this machine may request the page and the figures.
 #[test]
 fn it_tells_no_client_and_no_path() {
     const HUGE: usize = 16 << 20;
@@ -174,7 +174,7 @@ fn status(admin: SocketAddr) -> Value {
     serde_json::from_str(ask(admin, "/status", "localhost").text()).unwrap()
 }
 
-/// A download takes hours, and counted in the instant of its end.
+/// A download takes hours; earlier its bytes counted at its end.
 #[test]
 fn bytes_count_while_their_response_runs_and_once() {
     const HUGE: usize = 16 << 20;
@@ -198,7 +198,7 @@ fn bytes_count_while_their_response_runs_and_once() {
     }
 }
 
-/// A response that only its client delayed, by reading nothing for three seconds: in turns it would have taken as long.
+/// Only its client delayed the response, by reading nothing for three seconds: in turns it would have taken as long.
 #[test]
 fn a_slow_client_is_not_the_order_s_fault() {
     const LARGE: usize = 8 << 20;
@@ -216,7 +216,7 @@ fn a_slow_client_is_not_the_order_s_fault() {
     assert!(differs_s.iter().all(|seconds| *seconds < 1.0), "{differs_s:?}: {told}");
 }
 
-/// The first sample comes after ten seconds.
+/// The first sample is taken after ten seconds.
 #[test]
 fn the_server_keeps_what_it_did() {
     let site = Site::of_sizes(&[1000]);

@@ -1,8 +1,9 @@
-//! Requests that two programs could read differently: refused, closed, and nothing behind them is answered.
+//! Requests that two programs could read differently: they are refused and the connection is closed, and no later
+//! request on it is answered.
 
 use crate::common::{Site, get, on_every_path};
 
-/// Host is given; what is odd follows.
+/// `Host` is given; the unusual part follows.
 const GET: &str = "GET /a.txt HTTP/1.1\r\nHost: a\r\n";
 const POST: &str = "POST /a.txt HTTP/1.1\r\nHost: a\r\n";
 
@@ -116,7 +117,7 @@ fn ambiguous_requests_are_refused_and_nothing_behind_them_is_answered() {
     });
 }
 
-/// The refusal reaches the client even while it goes on sending.
+/// The refusal reaches the client even while it continues to send.
 #[test]
 fn a_refusal_is_not_lost_to_a_reset() {
     on_every_path(&Site::with(&[("a.txt", b"hello\n")]), &[], |server| {

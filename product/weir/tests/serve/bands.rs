@@ -1,4 +1,4 @@
-//! Responses in the bands of a tree on a real interface: the kernel counts what went where.
+//! Responses in the bands of a tree on a real interface: the kernel counts the packets of each band.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ use uplink::{Counted, Interface};
 
 use crate::common::{Cable, Client, SERVER, Server, Site, content, get, in_virtual_time, run_to_end, run_to_end_under};
 
-/// A packet without data, its Ethernet header and TCP's options included.
+/// A packet without data, including its Ethernet header and TCP's options.
 const EMPTY_PACKET_BYTES: u64 = 100;
 
 /// A cable with a tree of bands at the server's end.
@@ -44,7 +44,7 @@ impl Bench {
         self.cable.at_server(|| self.tree.stats().unwrap())
     }
 
-    /// Bytes that the nth band for responses sent, headers included.
+    /// The bytes that the nth band for responses has sent, including headers.
     fn data(&self, nth: u8) -> u64 {
         self.sent()[usize::from(DATA_BAND_FIRST + nth)].bytes
     }
@@ -65,7 +65,7 @@ fn every_response_is_in_its_band() {
     let Some(bench) = Bench::new("50mbit") else { return };
     let sizes = [1_000, 300_000];
     let site = Site::of_sizes(&sizes);
-    // By the size at the start: the end of a response is in the band of its beginning.
+    // By the initial size: the end of a response is in the same band as its beginning.
     let args = ["--shaping", "bands", "--policy", "quick-fix:20KB"];
     let server = bench.start(&site, &args);
     for (nth, size) in sizes.into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn every_response_is_in_its_band() {
         );
     }
     let sent = bench.sent();
-    // One SYN-ACK for each connection at least.
+    // At least one SYN-ACK for each connection.
     assert!(sent[usize::from(CONTROL_BAND)].packets >= sizes.len() as u64, "{sent:?}");
     assert_carries_no_data(&sent[usize::from(CONTROL_BAND)]);
     assert_carries_no_data(&sent[usize::from(OTHER_BAND)]);
@@ -87,7 +87,7 @@ fn every_response_is_in_its_band() {
     server.assert_alive();
 }
 
-/// The server keeps only the privilege of root that marks packets, and says so.
+/// The server keeps only root's privilege to mark packets, and reports that.
 #[test]
 fn a_user_without_privileges_marks_packets_too() {
     let Some(bench) = Bench::new("50mbit") else { return };
@@ -104,7 +104,7 @@ fn a_user_without_privileges_marks_packets_too() {
     assert!(server.stdout()[0].contains(" with CAP_NET_ADMIN, to mark packets"), "{:?}", server.stdout());
 }
 
-/// The next response of a connection has a band of its own, better or worse.
+/// The next response on a connection has its own band, better or worse.
 #[test]
 fn a_connection_changes_bands_between_responses() {
     let Some(bench) = Bench::new("50mbit") else { return };
@@ -121,8 +121,8 @@ fn a_connection_changes_bands_between_responses() {
     server.assert_alive();
 }
 
-/// Two connections that are written to without end (000 section 3.2): of the packets that leave while both are there, 96 of 100
-/// at least are the better one's; the band of the other is guaranteed 2.
+/// Two connections are written to without end (000 section 3.2). Of the packets that leave while both exist, at least
+/// 96 of 100 belong to the better one; the band of the other is guaranteed 2.
 #[test]
 fn the_better_of_two_floods_has_the_link() {
     if in_virtual_time(the_better_of_two_floods_has_the_link) {
@@ -130,16 +130,16 @@ fn the_better_of_two_floods_has_the_link() {
     }
     const WORSE: usize = 450_000;
     const BETTER: usize = 400_000;
-    // So slow that the server is in time with the next bytes however busy the machine is: 48 ms.
+    // So slow that the server provides the next bytes in time however busy the machine is: 48 ms.
     let Some(bench) = Bench::new("1mbit") else { return };
     let site = Site::of_sizes(&[WORSE, BETTER]);
     let server = bench.start(&site, &["--shaping", "bands", "--policy", "quick-fix:420KB"]);
     let (mut worse, mut better) = (bench.connect(), bench.connect());
     worse.send(get(&format!("/size-{WORSE}")));
-    // Read on the side, so that it is not the reader who holds it up.
+    // Read in another thread, so that the reader does not delay it.
     let worse = std::thread::spawn(move || worse.response());
     better.send(get(&format!("/size-{BETTER}")));
-    // Both ends of the count lie inside it, so that no packet of before or after is counted.
+    // Both ends of the count lie inside it, so that no packet before or after is counted.
     better.head();
     let before = bench.sent();
     let mut body = better.body(BETTER * 9 / 10);
@@ -159,14 +159,14 @@ fn the_better_of_two_floods_has_the_link() {
     server.assert_alive();
 }
 
-/// A flow that was promoted while packets of it wait in the worse band would overtake those, and TCP would see it.
+/// A flow that is promoted while its packets wait in the worse band would overtake them, and TCP would detect that.
 #[test]
 fn a_promoted_flow_does_not_overtake_itself() {
     if in_virtual_time(a_promoted_flow_does_not_overtake_itself) {
         return;
     }
-    // An emulated machine counts up to 3 of its own, since a cable of its kind queues packets at whichever processor sends them,
-    // and 19 to 29 where a flow overtakes itself; others 0 and hundreds.
+    // An emulated machine counts up to 3 itself, because its cable queues packets at the processor that sends them, and
+    // 19 to 29 if a flow overtakes itself; others count 0 and hundreds.
     const REORDERINGS: u64 = 8;
     let Some(bench) = Bench::new("10mbit") else { return };
     let site = Site::of_sizes(&[100_000, 20_000]);
@@ -197,7 +197,7 @@ fn reorderings() -> u64 {
     counted.filter(|(name, _)| name.ends_with("Reorder")).map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
-/// A server that paces above a tree uses its rate and one band, which is not the one of unknown traffic.
+/// A server that paces above a tree uses its rate and one band, which is not the band of unknown traffic.
 #[test]
 fn paced_goes_through_one_band() {
     let Some(bench) = Bench::new("20mbit") else { return };
@@ -232,13 +232,13 @@ fn what_does_not_fit_is_told() {
     }
 }
 
-/// Marking is refused without the privilege; a server that does not need it runs without.
+/// Marking is refused without the privilege; a server that does not need it runs without it.
 #[test]
 fn without_privilege_it_is_said_at_the_start() {
     let Some(bench) = Bench::new("20mbit") else { return };
     let site = Site::of_sizes(&[1_000]);
     let dir = site.served().display().to_string();
-    // Not even root may, in a process that gave these up.
+    // Not even root may, in a process that has given these privileges up.
     let without = ["setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw"];
     let bands = ["serve", &dir, "--listen", SERVER, "--shaping", "bands"];
     let output = bench.cable.at_server(|| run_to_end_under(&without, &bands));
@@ -249,7 +249,7 @@ fn without_privilege_it_is_said_at_the_start() {
     assert!(bench.sent()[usize::from(OTHER_BAND)].bytes >= 1_000);
 }
 
-/// A server and a classifier would both mark the same packets, and the classifier has the last word.
+/// A server and a classifier would both mark the same packets, and the classifier would override the server.
 #[test]
 fn a_classifier_that_sorts_them_already_is_told() {
     let Some(bench) = Bench::new("20mbit") else { return };
@@ -265,7 +265,7 @@ fn a_classifier_that_sorts_them_already_is_told() {
     bench.assert_told(&["serve", &dir, "--listen", SERVER, "--shaping", "bands"], 1, "already sorts port 80 on uplink");
 }
 
-/// It would have no order there, so it is not advertised.
+/// HTTP/3 would not be ordered there, so it is not advertised.
 #[test]
 fn there_is_no_http3_where_the_kernel_orders() {
     let Some(bench) = Bench::new("50mbit") else { return };

@@ -1,8 +1,8 @@
-//! Every byte of every file, and no other.
+//! Every byte of every file is delivered, and no other.
 
 use crate::common::{Server, Site, content, get, on_every_path};
 
-/// Sizes: zero, one byte, both sides of the limit of memory, and one that takes many grants.
+/// Sizes: zero, one byte, both sides of the limit of memory, and one that needs many grants.
 const SIZES: [usize; 6] = [0, 1, 65_535, 65_536, 65_537, 5 << 20];
 
 #[test]
@@ -15,7 +15,7 @@ fn bodies_are_exact() {
     });
 }
 
-/// Fifty clients at once on one paced link, each with a file of its own, three times over.
+/// Fifty concurrent clients on one paced link, each with its own file, three times.
 #[test]
 fn fifty_clients_get_their_own_bytes() {
     const CLIENTS: usize = 50;
@@ -66,7 +66,7 @@ fn ranges_are_exact() {
 
 #[test]
 fn ranges_that_are_none() {
-    // What cannot be satisfied is refused; what is no range of bytes is ignored (RFC 9110 section 14.2).
+    // An unsatisfiable range is refused; a field that is not a range of bytes is ignored (RFC 9110 section 14.2).
     let cases = [
         ("bytes=1000-", 416),
         ("bytes=1000-2000", 416),
@@ -122,7 +122,7 @@ fn range_of(client: &mut crate::common::Client, size: usize, range: &str) -> cra
     client.response()
 }
 
-/// Ranges of one file pipelined behind each other make up the file.
+/// Pipelined ranges of one file add up to the file.
 #[test]
 fn pipelined_ranges_make_up_the_file() {
     const SIZE: usize = 200_000;

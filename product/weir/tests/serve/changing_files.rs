@@ -1,4 +1,4 @@
-//! Files that change while they are being sent, or between one request and the next.
+//! Files that change while they are being sent, or between two requests.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{Client, Server, Site, content, get, on_every_path, wait_until};
 
-/// A size beyond the buffers of a socket and of a client that does not read, so that most of it is still to be read from the file.
+/// A size beyond the buffers of a socket and of a client that does not read, so that most of it still has to be read
+/// from the file.
 const LARGE: usize = 12 << 20;
 
-/// A client that has asked for the large file and has taken the head only.
+/// A client that has requested the large file and has read only the head.
 fn begun(server: &Server) -> Client {
     let mut client = Client::connect_narrow(server.address);
     client.send(get(&format!("/size-{LARGE}")));
@@ -19,7 +20,7 @@ fn begun(server: &Server) -> Client {
     client
 }
 
-/// Each path has a copy of its own to spoil.
+/// Runs a test on each write path with a separate site that it may change.
 fn on_every_path_alone(test: impl Fn(&Site, &Server) + Sync) {
     let sites = [(); 3].map(|()| Site::of_sizes(&[LARGE]));
     let test = &test;
@@ -39,7 +40,7 @@ fn a_file_that_shrinks_ends_in_a_close_and_a_line() {
     on_every_path_alone(|site, server| {
         let mut client = begun(server);
         File::options().write(true).open(site.path(format!("size-{LARGE}"))).unwrap().set_len(100).unwrap();
-        // What was handed down before is gone from the file too, so its bytes are not looked at.
+        // The bytes handed down before are also gone from the file, so they are not compared.
         assert!(client.rest().len() < LARGE, "more was sent than there is");
         wait_until("a line about it", || {
             server.stderr().iter().any(|line| line.contains("127.0.0.1") && line.contains("shorter"))
@@ -121,8 +122,8 @@ fn the_next_request_sees_the_change() {
     });
 }
 
-/// Also when it comes in one turn with older ones, of which there are always some: on connections that are kept and on
-/// new ones.
+/// This also holds if it arrives in one turn with older requests, of which there are always some, on kept and on new
+/// connections.
 #[test]
 fn the_next_request_sees_the_change_however_busy_the_server() {
     const ROUNDS: usize = 1500;
@@ -158,7 +159,7 @@ fn keep_busy(server: &Server, is_new: bool, is_over: &AtomicBool) {
     }
 }
 
-/// Many readers while a file is replaced over and over: each response is one version, whole, its tag and length its own.
+/// Many readers while a file is replaced repeatedly: each response is one complete version with its own tag and length.
 #[test]
 fn no_response_mixes_two_versions() {
     const ROUNDS: usize = 150;

@@ -1,4 +1,4 @@
-//! Classes of a file: their order, their slots, and their changes while responses are under way.
+//! The classes of a file: their order, their slots, and changes while responses are in flight.
 
 use rustix::process::Signal;
 
@@ -60,26 +60,27 @@ path = \"*\"
     assert!(small.response().body == content(SMALL));
 }
 
-/// On both write paths: at the pace of the link, and as fast as sockets take it.
+/// On both write paths: at the pace of the link, and as fast as sockets accept bytes.
 #[test]
 fn the_second_of_a_class_of_one_sleeps_until_the_first_is_gone() {
     let paced = slots(1).replace("shaping = \"off\"", "rate = \"500mbit\"");
     for text in [slots(1), paced] {
         let hosted = Hosted::new(&[HUGE, SMALL], &text);
         assert!(hosted.server.stdout()[0].contains(" 1 class"), "{:?}", hosted.server.stdout());
-        // A reader that stops, with more to come than sockets hold.
+        // A reader that stops, with more to come than sockets can hold.
         let first = hosted.ask_first(HUGE);
         let (mut second, mut third) = (hosted.ask(SMALL), hosted.ask(SMALL));
         second.assert_silent();
         third.assert_silent();
-        // The reset of a client in the middle of its response gives its slot to the next.
+        // A client's reset in the middle of its response gives its slot to the next.
         first.reset();
         assert!(second.response().body == content(SMALL) && third.response().body == content(SMALL));
         hosted.server.assert_alive();
     }
 }
 
-/// A client with all slots of a class makes room for another; the response that sleeps for that goes on where it was.
+/// A client that holds all slots of a class makes room for another; its response sleeps for that time and then
+/// continues.
 #[test]
 fn a_client_does_not_keep_all_slots_of_a_class() {
     let paced = slots(2).replace("shaping = \"off\"", "rate = \"500mbit\"");
@@ -161,7 +162,7 @@ fn the_log_names_the_class_of_each_response() {
     for size in [SMALL, LARGE, SMALL] {
         assert!(hosted.ask(size).response().body == content(size));
     }
-    // No request has no class but that of what nothing assigns.
+    // A request that could not be parsed has only the class of unassigned requests.
     let mut client = hosted.server.connect();
     client.send("no request\r\n\r\n");
     client.rest();

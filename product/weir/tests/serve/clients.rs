@@ -13,7 +13,8 @@ fn site() -> Site {
     Site::with(&[("a", b"hello")])
 }
 
-/// A connection beyond is closed, whatever it asks; another address has its own, and one that ends makes room.
+/// A connection beyond the limit is closed, whatever it requests. Another address has its own limit, and a connection
+/// that ends makes room.
 #[test]
 fn a_client_has_so_many_connections() {
     on_every_path(&site(), &["--client-connections", "2", "--workers", "2"], |server| {
@@ -37,7 +38,7 @@ fn a_client_has_so_many_connections() {
     });
 }
 
-/// Whatever addresses of it.
+/// The addresses within the prefix do not matter.
 #[test]
 fn an_ipv6_client_is_counted_by_its_prefix() {
     if let Err(error) = TcpListener::bind("[::1]:0") {
@@ -52,7 +53,7 @@ fn an_ipv6_client_is_counted_by_its_prefix() {
     assert!(server.stderr()[0].contains("the last from ::/48: one client may have 1 at once"), "{:?}", server.stderr());
 }
 
-/// The request too many is answered, and its connection stays.
+/// The request beyond the limit is answered, and its connection stays.
 #[test]
 fn a_client_asks_so_often() {
     on_every_path_at_once(&site(), &["--client-requests", "1", "--client-connections", "1"], |server| {
@@ -75,7 +76,7 @@ fn a_client_asks_so_often() {
     });
 }
 
-/// Also while its response is under way.
+/// Also while its response is in flight.
 #[test]
 fn the_busiest_clients_are_told() {
     on_every_path_at_once(&Site::of_sizes(&[LARGE]), &[], |server| {
@@ -93,12 +94,13 @@ fn the_busiest_clients_are_told() {
         let heading = said.iter().position(|line| line.contains("bytes sent lately")).unwrap();
         let columns: Vec<&str> = said[heading + 1].split_whitespace().collect();
         assert!(columns.starts_with(&["weir:", "client", "connections", "bytes", "refusals"]), "{columns:?}");
-        // Where clients share the link.
+        // If clients share the link.
         assert!(matches!(columns[5..], [] | ["ahead"]), "{columns:?}");
     });
 }
 
-/// Bytes beyond the rate wait, for any number of responses; the time is at least bytes over rate, however slow the machine.
+/// Bytes beyond the rate wait, for any number of responses; the time is at least bytes divided by rate, however slow
+/// the machine.
 #[test]
 fn a_client_is_sent_so_much() {
     const BYTES: usize = 1_000_000;
@@ -108,7 +110,7 @@ fn a_client_is_sent_so_much() {
         for _ in 0..3 {
             assert_eq!(client.get(&format!("/size-{BYTES}")).body.len(), BYTES);
         }
-        // Two megabytes per second, but for a tenth of a second's worth and the last grant, which is not taken back.
+        // Two megabytes per second, except a tenth of a second's worth and the last grant, which is not taken back.
         assert!(began.elapsed() >= Duration::from_millis(850), "{:?}", began.elapsed());
     });
 }

@@ -1,4 +1,4 @@
-//! Files of a disk that does not answer. The disk of the laboratory stands in for one: see there why.
+//! Files on a disk that does not answer, simulated by the laboratory's disk (which explains why).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::common::{Site, content, get, on_every_path};
 /// Longer than the test.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// Mounted in the site, or why not.
+/// A disk mounted in the site; prints the reason if there is none.
 fn disk(site: &Site) -> Option<SlowDisk> {
     match SlowDisk::mount(&site.served(), "disk", FOR_EVER) {
         Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {
@@ -24,7 +24,7 @@ fn disk(site: &Site) -> Option<SlowDisk> {
 fn a_disk_that_hangs_keeps_nobody_else_waiting() {
     let site = Site::of_sizes(&[10, 300_000]);
     on_every_path(&site, &["--workers", "1"], |server| {
-        // Unmounted before the server is ended: a thread that reads there cannot be.
+        // Unmounted before the server is ended: a thread that reads there cannot be ended.
         let Some(_disk) = disk(&site) else { return };
         let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
         for client in &mut waiting {
@@ -43,7 +43,7 @@ fn a_disk_that_hangs_keeps_nobody_else_waiting() {
     });
 }
 
-/// The worker used to wait together with the client of such a file.
+/// Earlier the worker waited together with the client of such a file.
 #[test]
 fn a_file_that_is_never_found_keeps_nobody_else_waiting() {
     for name in ["slow-to-look-at.bin", "slow-to-open.bin"] {
@@ -54,7 +54,7 @@ fn a_file_that_is_never_found_keeps_nobody_else_waiting() {
             let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
             waiting.iter_mut().for_each(|client| client.send(get(&format!("/cold-disk/{name}"))));
             for _ in 0..20 {
-                // What was asked for before, and what was not.
+                // A file that was requested before, and one that was not.
                 assert!(server.connect().get("/size-10").body == content(10));
                 assert!(server.connect().get("/size-20").body == content(20));
                 assert!(server.connect().get("/size-300000").body == content(300_000));

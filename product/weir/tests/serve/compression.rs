@@ -15,7 +15,7 @@ fn ask(client: &mut Client, target: &str, lines: &str) -> Response {
     client.response()
 }
 
-/// Asks for a coding until it is there.
+/// Requests a file until it is served in this coding.
 fn coded(client: &mut Client, target: &str, coding: &str) -> Response {
     loop {
         let response = ask(client, target, &format!("Accept-Encoding: {coding}\r\n"));
@@ -80,7 +80,7 @@ fn responses_of_programs_are_compressed_unless_they_are_private() {
     assert_eq!(asked.last().and_then(|asked| asked.field("If-None-Match")), Some("\"v\""));
 }
 
-/// A picture in WebP (RFC 9649 section 2.3) by its outermost structure.
+/// A WebP picture (RFC 9649 section 2.3) in its outermost structure.
 fn webp(bytes: usize) -> Vec<u8> {
     let mut picture = [&b"RIFF"[..], &(bytes as u32 - 8).to_le_bytes(), b"WEBPVP8 "].concat();
     picture.resize(bytes, 1);

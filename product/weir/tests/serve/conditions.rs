@@ -1,4 +1,4 @@
-//! Validators and what a client may make of them.
+//! Validators and the conditional requests of clients.
 
 use std::time::{Duration, SystemTime};
 
@@ -75,7 +75,7 @@ fn every_condition() {
     });
 }
 
-/// The tag says which bytes: it is strong, stays while the file does, and changes with it.
+/// The tag identifies the bytes: it is strong, stays as long as the file does, and changes with it.
 #[test]
 fn the_tag_follows_the_file() {
     let site = site();
@@ -97,7 +97,7 @@ fn the_tag_follows_the_file() {
     });
 }
 
-/// RFC 9110 section 8.8.2.1: a date in the future says nothing, and must not be sent.
+/// RFC 9110 section 8.8.2.1: a date in the future is not meaningful, and must not be sent.
 #[test]
 fn last_modified_is_not_in_the_future() {
     let site = site();

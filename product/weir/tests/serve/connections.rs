@@ -1,4 +1,4 @@
-//! Requests in every shape a network may bring them in: many at once, or byte by byte, or with bodies.
+//! Requests in every form in which a network may deliver them: many together, byte by byte, or with bodies.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// A pipeline longer than the server reads at once, while it is busy with the first request.
+/// A pipeline longer than one read of the server, which is busy with the first request.
 #[test]
 fn a_long_pipeline_is_answered_whole() {
     const REQUESTS: usize = 4000;
@@ -42,7 +42,7 @@ fn a_long_pipeline_is_answered_whole() {
     });
 }
 
-/// Requests whose responses end in different ways, and the status and the bytes of body of each.
+/// Requests whose responses end in different ways, with the status and the bytes of body of each.
 const FRAMINGS: [(&str, u16, usize); 14] = [
     ("GET /size-1000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 1000),
     ("HEAD /size-1000 HTTP/1.1\r\nHost: a\r\n\r\n", 200, 0),
@@ -59,7 +59,7 @@ const FRAMINGS: [(&str, u16, usize); 14] = [
     ("GET /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 200, 1),
     ("\r\nGET /size-1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, 1),
 ];
-/// Requests that end a connection after their answer.
+/// Requests that end a connection after their response.
 const LAST: [(&str, u16, usize); 5] = [
     ("GET /size-1000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200, 1000),
     ("HEAD /size-700000 HTTP/1.0\r\n\r\n", 200, 0),
@@ -68,7 +68,8 @@ const LAST: [(&str, u16, usize); 5] = [
     ("POST /size-1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx", 400, 37),
 ];
 
-/// The end of each response, after any other, is the same on every path, whether it is sent alone or gathered.
+/// The end of each response, after any other, is the same on every path, whether it is sent alone or together with
+/// others.
 #[test]
 fn responses_of_every_kind_follow_each_other() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
@@ -85,7 +86,7 @@ fn responses_of_every_kind_follow_each_other() {
     on_every_path(&site(), &[], |server| {
         for pipeline in &pipelines {
             let mut client = server.connect();
-            // What stands behind the last is not answered.
+            // Requests after the last one are not answered.
             client.send(pipeline.iter().map(|request| request.0).collect::<String>() + FRAMINGS[0].0);
             for (at, (request, status, bytes)) in pipeline.iter().enumerate() {
                 assert_eq!(client.head().0, *status, "request {at}, {request:?}, of {pipeline:?}");
@@ -108,7 +109,7 @@ fn requests_byte_by_byte() {
     });
 }
 
-/// A request that is cut in two anywhere is the same request.
+/// A request that is split anywhere is the same request.
 #[test]
 fn requests_cut_anywhere() {
     let whole = format!("POST /size-1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc{}", get("/size-1"));
@@ -122,7 +123,7 @@ fn requests_cut_anywhere() {
     });
 }
 
-/// Unused bodies are read and discarded, and the next request is found behind them.
+/// Unused bodies are read and discarded, and the next request after them is found.
 #[test]
 fn request_bodies_are_skipped() {
     let trailing = "5\r\nhello\r\n3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n";
@@ -145,7 +146,7 @@ fn request_bodies_are_skipped() {
     });
 }
 
-/// Every answer is known from the head alone, so no client sends a body that is then discarded.
+/// Every response depends only on the head, so no client has to send a body that is then discarded.
 #[test]
 fn a_client_that_waits_has_its_final_status_at_once() {
     let lengths = ["Content-Length: 3", "Content-Length: 1048577", "Transfer-Encoding: chunked"];
@@ -170,7 +171,7 @@ fn a_client_that_waits_has_its_final_status_at_once() {
     });
 }
 
-/// 1 MiB of body is put up with: a longer one costs the connection, and its request gets the same answer.
+/// 1 MiB of body is tolerated. A longer one ends the connection, and its request gets the same response.
 #[test]
 fn a_request_with_a_body_too_large_gets_its_answer() {
     on_every_path(&site(), &[], |server| {
@@ -199,8 +200,8 @@ fn a_body_of_just_the_largest_size_is_read() {
     });
 }
 
-/// The client goes on talking behind its last request. To a socket closed on both sides that is answered with a reset, after
-/// which what the client has not read may be lost (RFC 9112 section 9.6).
+/// The client continues to send after its last request. If the socket were closed on both sides, a reset would be the
+/// answer, and the client may then lose bytes that it has not read (RFC 9112 section 9.6).
 #[test]
 fn late_bytes_do_not_reset_the_last_response() {
     on_every_path(&site(), &[], |server| {
@@ -224,7 +225,8 @@ fn a_request_is_acknowledged_by_its_response_and_a_part_of_one_at_once() {
     on_every_path(&site(), &[], |server| {
         let mut client = server.connect();
         assert_eq!(client.get("/size-1").body, content(1));
-        // SYN-ACK and response; on a busy machine the response may be later than the 40 ms after which the kernel acknowledges.
+        // SYN-ACK and response; on a busy machine the response may be later than the 40 ms after which the kernel
+        // acknowledges.
         assert!(client.packets_received() <= 3);
         let mut alone = (0..5).map(|_| {
             let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! Scripts behind FastCGI: which files run, what their responder is told, and what a wrong one does to a client.
+//! Scripts behind FastCGI: which files run, what their responder receives, and how a faulty one affects clients.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,11 +20,11 @@ struct Asked {
     variables: BTreeMap<String, String>,
     body: Vec<u8>,
     keeps_connection: bool,
-    /// The connection that it came on, from 0.
+    /// The number of the connection on which it arrived, from 0.
     connection: usize,
 }
 
-/// A FastCGI responder, which answers as a test says.
+/// A FastCGI responder, which answers as a test specifies.
 struct Responder {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -45,7 +45,8 @@ fn end() -> Vec<u8> {
 }
 
 impl Responder {
-    /// `answer` returns the records of an answer; the connection ends behind them unless it is to be kept.
+    /// Starts a responder. `answer` returns the records of an answer; the connection ends after them unless it must be
+    /// kept.
     fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Responder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -80,7 +81,7 @@ impl Responder {
     }
 }
 
-/// Reads a whole request; `None` where the connection ends.
+/// Reads a complete request; `None` if the connection ends.
 fn receive(socket: &mut TcpStream, connection: usize) -> Option<Asked> {
     let (mut asked, mut params) = (Asked { connection, ..Asked::default() }, Vec::new());
     loop {
@@ -129,7 +130,7 @@ fn ask(client: &mut Client, line: &str, rest: &str) -> Response {
 
 const FASTCGI: &str = "fastcgi = 'RESPONDER'\nindex = ['index.php', 'index.html']\n";
 
-/// A responder that says which script it was given.
+/// A responder that returns the script that it was given.
 fn telling() -> Responder {
     Responder::start(|asked| {
         let name = &asked.variables["SCRIPT_NAME"];
@@ -216,7 +217,7 @@ fn only_scripts_run_and_their_source_is_never_sent() {
     assert_eq!(responder.asked().len(), 0);
 }
 
-/// A folder takes what its index may take: WebDAV asks for folders, with or without their slash.
+/// A folder accepts the methods of its index: WebDAV requests folders, with or without their slash.
 #[test]
 fn every_method_is_led_to_the_slash_of_a_folder() {
     let (site, responder) = (scripts(), telling());
@@ -312,7 +313,7 @@ fn a_body_has_a_length_that_comes_first() {
     assert_eq!(client.response().text(), "3 bytes");
 }
 
-/// The answer that a query asks for.
+/// The faulty answer that a query selects.
 fn wrong(asked: &Asked) -> Vec<u8> {
     match asked.variables["QUERY_STRING"].as_str() {
         "nothing" => Vec::new(),
@@ -378,7 +379,7 @@ fn a_wrong_answer_is_502_or_cut_and_hurts_nobody_else() {
     assert!(said == 1 && log.iter().all(|line| line.len() < 2_000 && !line.contains('\x1b')), "{log:#?}");
 }
 
-/// A script that counts characters sends more bytes than it says.
+/// A script that counts characters sends more bytes than it announces.
 #[test]
 fn a_body_longer_than_its_length_ends_there() {
     let site = scripts();
@@ -416,16 +417,16 @@ fn connections_are_kept_where_asked_and_one_that_closed_is_replaced() {
     let on: Vec<String> = (0..3).map(|_| client.get("/a.php").text().to_string()).collect();
     assert_eq!(on, ["0", "0", "0"]);
     assert!(responder.asked().iter().all(|asked| asked.keeps_connection));
-    // A record says where the answer to a HEAD ends, whatever its head announces and its program sends.
+    // A record marks the end of the answer to a HEAD, whatever its head announces and its program sends.
     for query in ["", "?length", "?body"] {
         client.send(format!("HEAD /a.php{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.response_to_head().status, 200, "{query}");
         assert_eq!(client.get("/a.php").text(), "0", "{query}");
     }
-    // One that its responder has closed is not used again, or the request is repeated on another.
+    // A connection that its responder has closed is not reused, or the request is repeated on another.
     let on: Vec<String> = (0..3).map(|_| client.get("/a.php?close").text().to_string()).collect();
     assert!(on.windows(2).all(|two| two[0] != two[1]), "{on:?}");
-    // Without the flag each request has a connection.
+    // Without the flag each request has its own connection.
     let plain = serve(&site, &responder, FASTCGI);
     let mut client = plain.connect();
     let before = responder.asked().len();
@@ -445,7 +446,7 @@ fn over_http2_a_script_has_its_body_too() {
     assert_eq!(curl(&site, &url), "HTTP/2.0 200000");
 }
 
-/// The body waits with its client while a thread looks for the script.
+/// The body waits with its client while a thread looks up the script.
 #[test]
 fn a_script_on_a_slow_disk_has_the_whole_body() {
     let site = scripts();
@@ -469,13 +470,13 @@ fn a_script_on_a_slow_disk_has_the_whole_body() {
     std::fs::write(site.outside("body"), "x".repeat(200_000)).unwrap();
     let url = format!("http://{}/cold-disk/file.php", server.address);
     assert_eq!(curl(&site, &url), "/cold-disk/file.php 200000 HTTP/2.0");
-    // A client that leaves meanwhile is removed.
+    // A client that leaves in the meantime is removed.
     client.send("POST /cold-disk/file.php HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx");
     client.reset();
     assert_eq!(server.connect().get("/plain.txt").text(), "text");
 }
 
-/// A disk whose files are always looked for by another thread, or why there is none.
+/// A disk whose files are always looked up by another thread; prints the reason if there is none.
 fn disk(site: &Site) -> Option<testbed::SlowDisk> {
     match testbed::SlowDisk::mount(&site.served(), "disk", std::time::Duration::ZERO) {
         Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {

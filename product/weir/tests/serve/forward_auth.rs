@@ -1,4 +1,4 @@
-//! A server that is asked whether clients are let in, as single sign-on has one.
+//! A server that decides whether clients are let in, as in single sign-on.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::spellings::{Guarded, SPELLINGS, post_by_curl};
 const LET_IN: &[u8] =
     b"HTTP/1.1 200 OK\r\nRemote-User: ada\r\nRemote-Groups: a\r\nRemote-Groups: b\r\nX-Other: x\r\nContent-Length: 2\r\n\r\nok";
 
-/// A server that lets in who has a cookie, and answers the others according to what they ask for.
+/// A server that lets in clients with a cookie, and answers the others according to their request.
 fn server() -> Upstream {
     Upstream::start(|asked, socket| {
         let uri = asked.field("X-Forwarded-Uri").unwrap_or_default().to_string();
@@ -117,7 +117,7 @@ fn who_is_let_in_reaches_the_program_with_what_is_said_of_him() {
     assert_eq!(asked.guarded.upstream.asked().last().unwrap().field("Remote-User"), Some("ada"));
     let connections: Vec<usize> = asked.auth.asked().iter().map(|asked| asked.connection).collect();
     assert!(connections.iter().all(|&connection| connection < 3), "connections are used again: {connections:?}");
-    // Nobody is asked about other paths.
+    // No decision is requested for other paths.
     let before = asked.auth.asked().len();
     assert_eq!(asked.guarded.statuses(&mut asking, "/new"), [200; 3]);
     assert_eq!(asked.auth.asked().len(), before);
@@ -138,7 +138,7 @@ fn other_answers_are_the_clients() {
         assert!(head.contains(" 403") && body == content(LARGE), "{head}");
         let (head, _) = asked.curl(&[version], "/old/closed");
         assert!(head.contains(" 502"), "{head}");
-        // What lets in may be as long as it likes.
+        // The response that lets a client in may have any length.
         let (head, body) = asked.curl(&[version], "/old/huge");
         assert!(head.contains(" 200") && body == b"program", "{head}");
         let (head, _) = asked.curl(&[version], "/old/chunked");
@@ -162,7 +162,7 @@ fn no_spelling_leads_past_the_server_that_is_asked() {
     }
 }
 
-/// It waits with the client until he is let in, and the server that is asked gets none of it.
+/// The body waits with the client until the client is let in, and the deciding server gets none of it.
 #[test]
 fn a_body_is_for_the_program_alone() {
     let asked = asked_first("");

@@ -1,4 +1,5 @@
-//! `weir upgrade` when one of the two processes ends or stops in the middle: one of them serves, and the messages about it are true.
+//! `weir upgrade` when one of the two processes ends or stops in the middle: one of them serves, and the messages about
+//! it are correct.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -12,8 +13,8 @@ use crate::upgrades::{file, free_port};
 
 const SMALL: usize = 1 << 10;
 
-/// The next process, started as `weir upgrade` starts it. Its standard output is full, so that it stops after it has taken the sockets and
-/// started, and before it says that it is ready.
+/// The next process, started as by `weir upgrade`. Its standard output is full, so that it stops after it has taken the
+/// sockets and started, and before it reports that it is ready.
 struct Next {
     child: Child,
     stdout: Option<OwnedFd>,
@@ -35,7 +36,7 @@ impl Next {
         self.child.id()
     }
 
-    /// It has the sockets, and its event loops run.
+    /// Waits until it has the sockets and its event loops run.
     fn wait_started(&self) {
         let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
         wait_until("an event loop of the next process", || {
@@ -44,7 +45,7 @@ impl Next {
         });
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     fn read_on(&mut self) {
         let mut stdout = std::fs::File::from(self.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -57,7 +58,7 @@ impl Next {
         kill_process(Pid::from_raw(self.pid() as i32).unwrap(), signal).unwrap();
     }
 
-    /// Lines of standard error until it says that it serves.
+    /// The lines on standard error until it reports that it serves.
     fn said_until_it_serves(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         for line in std::io::BufRead::lines(std::io::BufReader::new(self.child.stderr.as_mut().unwrap())) {
@@ -95,8 +96,8 @@ fn end_serving(said: &str) {
     kill_process(Pid::from_raw(pid.unwrap_or_else(|| panic!("{said}"))).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Each step is held until the process that serves has been killed: before it has heard of the next one, after it has given its sockets,
-/// and after the next one has said that it is ready.
+/// At each step the serving process is killed: before it knows of the next one, after it has passed on its sockets, and
+/// after the next one has reported that it is ready.
 #[test]
 fn the_next_process_serves_where_the_one_before_is_killed() {
     for step in ["before it hears", "after it has given its sockets", "after the next one is ready"] {
@@ -109,7 +110,7 @@ fn the_next_process_serves_where_the_one_before_is_killed() {
         }
         let mut next = Next::begin(&old, &file);
         match step {
-            // Its word waits in the socket.
+            // Its message waits in the socket.
             "before it hears" => wait_until("the question", || has_connection_to(old.pid())),
             "after it has given its sockets" => next.wait_started(),
             _ => {
@@ -129,7 +130,7 @@ fn the_next_process_serves_where_the_one_before_is_killed() {
             "{step}: {said:?}"
         );
         assert_eq!(old.connect().get("/size-1024").body, content(SMALL), "{step}");
-        // And it can be followed in its turn.
+        // It can be replaced in its turn.
         let (is_followed, words) = upgrade(next.pid());
         assert!(is_followed, "{step}: {words}");
         assert_eq!(old.connect().get("/size-1024").body, content(SMALL), "{step}");
@@ -137,7 +138,7 @@ fn the_next_process_serves_where_the_one_before_is_killed() {
     }
 }
 
-/// A client of the socket with the name of this process, which may not be accepted yet.
+/// Returns whether a client is connected to the socket named after this process; it may not be accepted yet.
 fn has_connection_to(pid: u32) -> bool {
     let name = format!("@weir-upgrade-{pid}");
     let listed = std::fs::read_to_string("/proc/self/net/unix").unwrap();
@@ -145,7 +146,7 @@ fn has_connection_to(pid: u32) -> bool {
     listed.lines().filter(|line| line.ends_with(&name)).count() > 1
 }
 
-/// The normal procedure, with an end at any time.
+/// The normal procedure, with a kill at any time.
 #[test]
 fn kill_during_an_upgrade_leaves_somebody_who_serves() {
     for wait_ms in [0, 5, 10, 20, 40, 80] {
@@ -163,7 +164,7 @@ fn kill_during_an_upgrade_leaves_somebody_who_serves() {
         old.exit_status();
         let Output { status, stdout, stderr } = asked.wait_with_output().unwrap();
         let said = String::from_utf8([stdout, stderr].concat()).unwrap();
-        // One that ended behind its last word was not missed.
+        // A process that ended after its last message was not missed.
         let sentence = format!("serves in place of {}, which ", old.pid());
         assert!(status.success() && said.contains(&sentence), "{said}");
         assert_eq!(old.connect().get("/size-1024").body, content(SMALL), "after {wait_ms} ms: {said}");
@@ -171,7 +172,8 @@ fn kill_during_an_upgrade_leaves_somebody_who_serves() {
     }
 }
 
-/// It has the sockets, and is not ready: the one before it serves, answers, and is followed by another as soon as that one has ended.
+/// It has the sockets, and is not ready. The previous process serves, answers, and is replaced by another as soon as
+/// this one has ended.
 #[test]
 fn a_next_process_that_stops_holds_nothing_up() {
     let site = Site::of_sizes(&[SMALL]);
@@ -198,7 +200,7 @@ fn a_next_process_that_stops_holds_nothing_up() {
     end_serving(&said);
 }
 
-/// It is stopped before it asks for the sockets, and goes on when another has them.
+/// It is stopped before it requests the sockets, and continues when another has them.
 #[test]
 fn a_next_process_that_comes_too_late_ends() {
     let site = Site::of_sizes(&[SMALL]);
@@ -222,7 +224,7 @@ fn a_next_process_that_comes_too_late_ends() {
     end_serving(&said);
 }
 
-/// It does not answer the one that is ready, which then ends; it serves on when it goes on.
+/// The old process does not answer the one that is ready, which then ends; it continues to serve when it resumes.
 #[test]
 fn a_process_that_stops_keeps_its_place() {
     let site = Site::of_sizes(&[SMALL]);

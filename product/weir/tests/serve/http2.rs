@@ -1,4 +1,4 @@
-//! HTTP/2 as a client of it meets the program; what is said in frames is tested where they are made.
+//! HTTP/2 as its clients see the program; frames are tested in the crate that makes them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
-/// The type and the payload of the next frame.
+/// Reads the next frame and returns its type and payload.
 pub fn frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut header = [0; 9];
     stream.read_exact(&mut header).unwrap();

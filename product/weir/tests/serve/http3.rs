@@ -1,4 +1,4 @@
-//! HTTP/3 as a client of it meets the program, over UDP; what is said in frames is tested where they are made.
+//! HTTP/3 as its clients see the program, over UDP; frames are tested in the crate that makes them.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
@@ -20,7 +20,7 @@ const NO_ERROR: u64 = 0x100;
 /// A rate so low that events can happen in the middle of a large response.
 pub const SLOW: [&str; 5] = ["--tls-self-signed", "--uplink", "16mbit", "--shaping", "paced"];
 
-/// A client, and the socket it has now.
+/// A client and its present socket.
 pub struct Asking {
     client: Client,
     socket: UdpSocket,
@@ -38,7 +38,7 @@ impl Asking {
         Asking { client, socket: socket(server), server, began: Instant::now() }
     }
 
-    /// Connected.
+    /// Connects to a server.
     pub fn to(server: &Server) -> Asking {
         let mut asking = Asking::new(server.address);
         asking.until("a handshake", |client| client.is_connected);
@@ -62,7 +62,7 @@ impl Asking {
         self.began.elapsed().into()
     }
 
-    /// Goes on until that is so.
+    /// Continues until the condition is true.
     fn until(&mut self, what: &str, is_so: impl Fn(&Client) -> bool) {
         let began = Instant::now();
         while !is_so(&self.client) {
@@ -71,7 +71,7 @@ impl Asking {
         }
     }
 
-    /// Sends and receives what there is.
+    /// Sends and receives everything available.
     fn go_on(&mut self) {
         let mut datagram = [0; 2048];
         let now = self.now();
@@ -88,7 +88,7 @@ impl Asking {
         }
     }
 
-    /// Goes on until what came is acknowledged, which QUIC may put off for 25 ms (RFC 9000 section 18.2).
+    /// Continues until the received data is acknowledged, which QUIC may delay for 25 ms (RFC 9000 section 18.2).
     fn acknowledge(&mut self) {
         let until = self.now() + Nanos::from_millis(50);
         while self.now() < until {
@@ -100,7 +100,7 @@ impl Asking {
         self.client.request(path, &[])
     }
 
-    /// The same with these fields.
+    /// Sends a request with these fields.
     pub fn ask_with(&mut self, path: &str, fields: &[(&str, &str)]) -> u32 {
         self.client.request(path, fields)
     }
@@ -115,7 +115,7 @@ impl Asking {
         self.answer(stream)
     }
 
-    /// A request with this body, in one frame.
+    /// Sends a request with this body in one frame.
     pub fn post(&mut self, path: &str, body: &[u8]) -> Response {
         let stream = self.client.open();
         let fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -131,7 +131,7 @@ impl Asking {
         self.answer(stream)
     }
 
-    /// A request whose body has begun and does not go on.
+    /// Sends a request whose body begins and does not continue.
     pub fn begin_post(&mut self, path: &str, part: &[u8]) -> Response {
         let stream = self.client.open();
         let fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
@@ -139,7 +139,7 @@ impl Asking {
         self.answer(stream)
     }
 
-    /// A large response that has begun.
+    /// Begins a large response.
     pub fn begin_large(&mut self) -> u32 {
         let stream = self.ask(&format!("/size-{LARGE}"));
         self.until("first bytes", |client| !client.response(stream).body.is_empty());
@@ -159,7 +159,7 @@ impl Asking {
     }
 }
 
-/// An address of the same family.
+/// A socket with an address of the same family.
 fn socket(server: SocketAddr) -> UdpSocket {
     socket_at(if server.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" })
 }
@@ -208,7 +208,7 @@ fn it_is_spoken_over_ipv6() {
     assert!(over_ipv4.get("/size-5000").body == content(5000));
 }
 
-/// Each connection is one event loop's, which its client does not lose by moving.
+/// Each connection belongs to one event loop, and keeps it when its client's address changes.
 #[test]
 fn a_client_that_moves_keeps_its_download() {
     let site = site();
@@ -223,7 +223,7 @@ fn a_client_that_moves_keeps_its_download() {
     }
 }
 
-/// A datagram says where it is from, which its sender need not be: class and line are of the address of the handshake.
+/// The source address of a datagram may be forged: class and line are those of the handshake's address.
 #[test]
 fn a_client_that_moves_is_whom_its_handshake_was_with() {
     let site = site();
@@ -283,7 +283,7 @@ fn a_port_of_udp_that_is_taken_is_named() {
     let site = site();
     let served = site.served();
     for workers in ["1", "2"] {
-        // Free for TCP when it was looked at; another test may take it, but not for UDP.
+        // Free for TCP when it was checked; another test may take it, but not for UDP.
         let (_taken, address) = std::iter::repeat_with(|| UdpSocket::bind("127.0.0.1:0").unwrap())
             .map(|taken| (taken.local_addr().unwrap(), taken))
             .find(|(address, _)| TcpListener::bind(address).is_ok())
@@ -330,7 +330,7 @@ fn an_idle_connection_ends_without_an_error() {
     let server = Server::start(&site, &["--tls-self-signed", "--idle-timeout", "1s"]);
     let mut asking = Asking::to(&server);
     assert_eq!(asking.get("/size-10").body.len(), 10);
-    // It is not silent, so that QUIC's own timeout is none of it.
+    // It is not silent, so QUIC's own timeout is not involved.
     let began = Instant::now();
     while asking.client.lost.is_none() && began.elapsed() < PATIENCE {
         asking.client.ping();
@@ -353,7 +353,7 @@ fn one_client_has_so_many_connections_and_learns_why_not_more() {
     assert_eq!(first.get("/size-10").body.len(), 10);
 }
 
-/// The longest idle connection gives way, as over TCP.
+/// The longest idle connection makes room, as over TCP.
 #[test]
 fn with_all_places_taken_an_idle_connection_gives_way() {
     let site = site();
@@ -393,7 +393,7 @@ fn garbage_beside_it_hurts_nobody() {
     server.assert_alive();
 }
 
-/// A mistake of a client is logged, and its connection ends with a reason.
+/// A client's protocol error is logged, and its connection ends with a reason.
 #[test]
 fn a_mistake_ends_the_connection_with_its_code() {
     let site = site();

@@ -1,4 +1,4 @@
-//! HTTPS, with certificates that the client looks at.
+//! HTTPS, with clients that check certificates.
 
 mod certificates;
 mod wrong;
@@ -64,7 +64,7 @@ fn the_end_is_said() {
     });
 }
 
-/// It has asked for all it wants, and has said so; the response is owed to it all the same.
+/// It has sent all its requests and announced the end; the response must be sent all the same.
 #[test]
 fn a_client_that_ends_its_half_has_its_response() {
     let site = Site::of_sizes(&[3_000_000]);
@@ -111,7 +111,7 @@ fn a_certificate_for_development_is_made_on_request() {
     });
 }
 
-/// The certificate is read by another implementation than wrote it.
+/// Another implementation reads the certificate than the one that wrote it.
 #[test]
 fn curl_takes_the_certificate_and_the_end() {
     let site = Site::of_sizes(&[70_000, 3_000_000]);
@@ -129,7 +129,7 @@ fn curl_takes_the_certificate_and_the_end() {
     });
 }
 
-/// Bytes that come one by one are what comes at once.
+/// Bytes that arrive one by one have the same effect as all together.
 #[test]
 fn a_handshake_in_small_pieces_succeeds() {
     let site = Site::with(&[("a.txt", b"hello")]);

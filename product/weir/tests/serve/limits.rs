@@ -48,7 +48,7 @@ fn limits_are_exact() {
     });
 }
 
-/// In small pieces it is the same.
+/// In small pieces the result is the same.
 #[test]
 fn a_head_that_never_ends_is_refused() {
     on_every_path(&Site::with(&[("a", b"hello")]), &[], |server| {

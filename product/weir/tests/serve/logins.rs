@@ -29,7 +29,7 @@ fn get(path: &str, login: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {login}\r\n\r\n")
 }
 
-/// A server of files, without TLS, with this text about access.
+/// A server of files without TLS, with this text about access.
 fn files(access: &str) -> (Server, Site) {
     let site = Site::with(&[("a", b"a"), ("in/b", b"b")]);
     std::fs::write(site.outside("users"), users()).unwrap();
@@ -52,7 +52,7 @@ fn a_file_needs_its_password() {
     let asked = client.get("/in/b");
     assert_eq!(asked.status, 401);
     assert_eq!(asked.field("WWW-Authenticate"), Some("Basic realm=\"restricted\", charset=\"UTF-8\""));
-    // In one go, with verdicts to wait for and without.
+    // In one write, both with verdicts that must be waited for and without.
     client.send(
         [get("/in/b", WRONG), get("/in/b", RIGHT), get("/a", WRONG), get("/in/b", EVE), get("/in/b", RIGHT)].concat(),
     );
@@ -120,7 +120,7 @@ fn a_program_needs_its_password_over_every_protocol() {
     assert_eq!(guarded.upstream.asked().last().unwrap().field("X-Remote-User"), Some(""));
 }
 
-/// The body waits for the verdict with the client; what is not let in reaches nobody.
+/// The body waits for the verdict with the client. If the client is not let in, no upstream gets the body.
 #[test]
 fn bodies_wait_for_the_verdict() {
     let guarded = guarded(RULE, "");
@@ -137,7 +137,7 @@ fn bodies_wait_for_the_verdict() {
     }
 }
 
-/// Different guesses of one client end; others, and a user who was let in before, are not concerned.
+/// A client that makes several wrong guesses is stopped; others, and a user who was let in before, are not affected.
 #[test]
 fn a_client_that_guesses_is_stopped() {
     let (server, _site) = files(INSIDE);
@@ -205,7 +205,7 @@ fn a_hash_is_made_of_what_is_typed() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // One that refuses its arguments reads nothing.
+        // If it refuses its arguments it reads nothing.
         let _ = std::io::Write::write_all(&mut weir.stdin.take().unwrap(), typed.as_bytes());
         let said = weir.wait_with_output().unwrap();
         (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())
@@ -230,7 +230,7 @@ fn a_hash_is_made_of_what_is_typed() {
     }
 }
 
-/// The name that a request logs in with is in its line, as it was sent; with 401 its password was wrong.
+/// The user name of a request is in its log line as sent; with 401 the password was wrong.
 #[test]
 fn a_line_has_the_name_of_its_user() {
     let (site, log) = (Site::with(&[("a", b"a"), ("in/b", b"b")]), "log");

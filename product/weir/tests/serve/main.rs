@@ -1,8 +1,8 @@
-//! The program as an operator runs it and a peer meets it: every test starts the real binary on a free loopback port and
-//! talks to it over raw sockets, strictly, so that nothing between the two can put right what is wrong.
+//! The program as an operator runs it and a peer sees it. Every test starts the real binary on a free loopback port and
+//! uses raw sockets, strictly, so that nothing between the two can correct a mistake.
 //!
-//! One binary for all of them, so that one machine in virtual time does all that wait for a time-out.
-//! No test asserts how long anything takes; what is asserted is what came, and in which order.
+//! All tests are in one binary, so that one machine in virtual time can run all that wait for a timeout. No test
+//! asserts a duration; tests assert what arrived, and in which order.
 
 mod access;
 mod access_log;

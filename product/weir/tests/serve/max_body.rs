@@ -1,4 +1,5 @@
-//! The maximum body of a request for a program: refused by its length, or by what comes, over every protocol.
+//! The maximum body of a request for a program: a larger one is refused by its length or by its received bytes, over
+//! every protocol.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,7 @@ use crate::spellings::Guarded;
 /// The maximum of the tests.
 const MOST: usize = 100_000;
 
-/// A program that answers with the number of bytes that it got.
+/// A program that answers with the number of bytes that it received.
 fn counting(max_body: &str) -> (Upstream, Server, Site) {
     let upstream = Upstream::start(|asked, socket| {
         let said = asked.body(socket).len().to_string();
@@ -35,7 +36,7 @@ fn a_body_up_to_the_maximum_is_passed_on_and_no_larger_one() {
     assert_eq!(client.response().text(), MOST.to_string());
     let asked = upstream.asked().len();
 
-    // No byte of it is asked for.
+    // None of its bytes are requested.
     client.send(known(MOST + 1).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n"));
     let refused = client.response();
     assert_eq!(refused.status, 413, "{}", refused.head);
@@ -56,7 +57,7 @@ fn a_body_up_to_the_maximum_is_passed_on_and_no_larger_one() {
     assert_eq!(server.connect().get("/").text(), "0");
 }
 
-/// With lengths and without, over HTTP/2 too; curl gives none for what comes from a pipe.
+/// With lengths and without, also over HTTP/2; curl sends none for input from a pipe.
 #[test]
 fn streams_have_the_same_maximum() {
     let guarded = Guarded::with_proxy("", &format!("max_body = {MOST}"));
@@ -75,7 +76,7 @@ fn streams_have_the_same_maximum() {
                     .spawn()
                     .unwrap();
                 let mut input = curl.stdin.take().unwrap();
-                // curl may end before it has read all.
+                // curl may end before it has read everything.
                 let writing = std::thread::spawn(move || {
                     let _ = std::io::Write::write_all(&mut input, &vec![b'x'; bytes]);
                 });

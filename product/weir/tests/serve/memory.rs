@@ -1,4 +1,4 @@
-//! Memory that clients have the server hold.
+//! Memory that clients can make the server hold.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ const BODY_BYTES: usize = 60_000;
 /// The maximum number of streams that a client may have open.
 const STREAMS: u32 = 100;
 const CONNECTIONS: usize = 10;
-/// A limit of which connections may hold 14 MB; all responses together have 60 MB.
+/// A limit of which connections may hold 14 MB; all responses together may hold 60 MB.
 const MEMORY: [&str; 2] = ["--memory", "32MiB"];
 const GROWTH_KB_MAX: u64 = 24_000;
-/// The number of requests is compared with earlier checks.
+/// The number of checks, after which the number of requests is compared.
 const LOOKS: usize = 100;
 
 /// A row of /proc/PID/status (proc(5)), in KB.
@@ -22,7 +22,8 @@ fn kilobytes(server: &Server, row: &str) -> u64 {
     value.trim().strip_suffix(" kB").expect("KB").parse().expect("a number")
 }
 
-/// A client of HTTP/2 whose streams have no window (RFC 9113 section 6.5.2), and which asks for all responses that it may.
+/// A client of HTTP/2 whose streams have no window (RFC 9113 section 6.5.2), and which requests as many responses as it
+/// may.
 fn stalled_http2(server: &Server) -> Client {
     let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0".to_vec();
     for at in 0..STREAMS {
@@ -34,7 +35,7 @@ fn stalled_http2(server: &Server) -> Client {
     client
 }
 
-/// Has clients ask an upstream for more than the server may hold, and checks that it does not hold that.
+/// Makes clients request more from an upstream than the server may hold, and checks that the server does not hold it.
 fn check<C>(args: &[&str], stall: impl Fn(&Server) -> C) {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     let upstream = Upstream::start(move |_, socket| answer(socket, &[head.as_bytes(), &content(BODY_BYTES)]));
@@ -56,7 +57,7 @@ fn check<C>(args: &[&str], stall: impl Fn(&Server) -> C) {
     server.assert_alive();
 }
 
-/// A response that began with its whole body counted as 1 KB.
+/// Earlier a response that began with its whole body was counted as 1 KB.
 #[test]
 fn proxied_responses_that_nobody_reads_are_bounded_over_http2() {
     check(&["--uplink", "off"], stalled_http2);

@@ -1,4 +1,4 @@
-//! Methods, and how a connection goes on or ends after a response.
+//! Methods, and whether a connection continues or ends after a response.
 
 use crate::common::{Site, get, on_every_path};
 
@@ -6,7 +6,7 @@ fn site() -> Site {
     Site::with(&[("a.txt", b"hello\n"), ("empty", b""), ("large", &[7; 300_000])])
 }
 
-/// HEAD is GET without the body: the heads are equal to the last byte but for the date.
+/// HEAD is GET without the body: the heads are equal to the last byte except for the date.
 #[test]
 fn head_has_the_head_of_get() {
     let site = site();
@@ -23,7 +23,7 @@ fn head_has_the_head_of_get() {
     });
 }
 
-/// Others get a line of text, and `Vary` informs caches of it.
+/// Other clients get a line of text, and `Vary` informs caches of this.
 #[test]
 fn a_browser_gets_a_page_of_an_error() {
     on_every_path(&site(), &[], |server| {
@@ -74,7 +74,7 @@ fn options_and_what_is_not_allowed() {
     });
 }
 
-/// Which requests let the connection go on, and what the response says of it.
+/// Which requests let the connection continue, and what the response says about it.
 #[test]
 fn keep_alive() {
     let cases = [
@@ -103,7 +103,7 @@ fn keep_alive() {
     });
 }
 
-/// A request behind one that closes is not answered.
+/// A request after one that closes the connection is not answered.
 #[test]
 fn nothing_is_answered_behind_a_close() {
     on_every_path(&site(), &[], |server| {
@@ -116,7 +116,7 @@ fn nothing_is_answered_behind_a_close() {
     });
 }
 
-/// A client that says it will send no more still gets all it asked for, and then the end.
+/// A client that announces the end of its requests still gets all responses, and then the end.
 #[test]
 fn half_closed_clients_are_answered() {
     on_every_path(&site(), &[], |server| {

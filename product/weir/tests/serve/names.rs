@@ -1,4 +1,4 @@
-//! Files under other names than their own: clean URLs and the fallback of a single-page app.
+//! Files under names other than their own: clean URLs and the fallback of a single-page app.
 
 use crate::common::{Client, Response, Server, Site};
 
@@ -57,7 +57,7 @@ fn a_fallback_answers_navigations_and_nothing_else() {
     assert_eq!(ask(&mut server.connect(), "/route", NAVIGATION).status, 404, "a fallback that is gone");
 }
 
-/// The type of a file is the operator's, for small files and those that are not held in memory alike; error pages too.
+/// The operator's type of a file applies to small files and to those that are not kept in memory, and to error pages.
 #[test]
 fn media_types_are_those_of_the_operator() {
     let long = "a line of text\n".repeat(10_000);

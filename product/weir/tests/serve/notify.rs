@@ -1,4 +1,4 @@
-//! Word to the service manager, as its socket hears it.
+//! Messages to the service manager, as received on its socket.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::common::{PATIENCE, Server, Site, weir_under};
 
-/// The manager's end.
+/// The manager's end of the socket.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -39,7 +39,7 @@ fn start(site: &Site, variables: &[(&str, &str)]) -> Server {
     })
 }
 
-/// A path, and an abstract name.
+/// For a path, and for an abstract name.
 #[test]
 fn it_says_when_it_is_ready_reloads_and_stops() {
     let site = Site::with(&[("a", b"hello")]);
@@ -65,13 +65,13 @@ fn it_says_when_it_is_ready_reloads_and_stops() {
         assert_eq!(manager.hear(), ["STOPPING=1", "STATUS=finishing responses", "EXTEND_TIMEOUT_USEC=7000000"]);
         assert_eq!(server.exit_status().code(), Some(0));
         assert!(manager.is_silent(), "there is no watchdog");
-        // The line is read by a thread of its own.
+        // A separate thread reads the line.
         crate::common::wait_until("the line about it", || !server.stderr().is_empty());
         assert_eq!(server.stderr(), ["weir: configuration read again: 1 site is in force"]);
     }
 }
 
-/// At half of its time; while the process is stopped nothing comes.
+/// At half of its interval; while the process is stopped nothing is sent.
 #[test]
 fn a_watchdog_is_fed() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! The order of responses, as clients see it. Tests assert which of two responses ended first, never when.
+//! The order of responses, as seen by clients. Tests assert which of two responses ended first, never when.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::common::{Client, Server, Site, content, get, in_virtual_time, wait_until};
 
-/// Clients that have each asked for one file; the sizes come out in the order in which the responses ended.
+/// Clients that have each requested one file; the sizes are returned in the order in which the responses ended.
 struct Race {
     ended: Receiver<usize>,
     sender: std::sync::mpsc::Sender<usize>,
@@ -19,7 +19,7 @@ impl Race {
         Race { ended, sender, running: 0 }
     }
 
-    /// Asks for the file of this size on a connection of its own.
+    /// Requests the file of this size on a separate connection.
     fn enter(&mut self, server: &Server, size: usize) {
         let mut client = server.connect();
         client.send(get(&format!("/size-{size}")));
@@ -57,7 +57,7 @@ fn the_small_response_overtakes_the_large_one() {
         return;
     }
     const LARGE: usize = 256 << 10;
-    // An eighth of a second of the link: who ends when must not depend on which of our threads runs first.
+    // An eighth of a second of the link: the order of ends must not depend on which of the test's threads runs first.
     const SMALL: usize = 64 << 10;
     let site = Site::of_sizes(&[SMALL, LARGE]);
     for (policy, order) in [
@@ -77,8 +77,8 @@ fn the_small_response_overtakes_the_large_one() {
     }
 }
 
-/// Only responses that are ready in the same turn are ordered without a rate: requests that the server finds together. The log
-/// is written in the order in which responses are handed down.
+/// Without a rate, only responses that are ready in the same turn are ordered, that is for requests that the server
+/// finds together. The log is written in the order in which responses are handed down.
 #[test]
 fn the_smallest_response_of_a_turn_leaves_first() {
     let sizes = [40_000, 2_000, 30_000, 1_000];
@@ -100,7 +100,7 @@ fn the_smallest_response_of_a_turn_leaves_first() {
     }
 }
 
-/// The link is held while all the others are asked for, in no order and over all workers; they leave by size.
+/// The link is held while all the others are requested, in no order and on all workers; they leave by size.
 #[test]
 fn order_holds_across_workers() {
     if in_virtual_time(order_holds_across_workers) {
@@ -110,7 +110,7 @@ fn order_holds_across_workers() {
     let sizes = [130_000, 110_000, 150_000, 100_000, 140_000, 105_000, 120_000, 160_000];
     let site = Site::of_sizes(&[&[HOLDER], &sizes[..]].concat());
     let server = Server::start(&site, &["--uplink", "4mbit", "--policy", "srpt", "--workers", "2"]);
-    // So that no file has to be opened in the race.
+    // So that no file has to be opened during the race.
     sizes.iter().for_each(|size| drop(ask_for_head(&server, *size)));
     let mut race = Race::new();
     race.enter_first(&server, HOLDER);
@@ -127,7 +127,7 @@ fn ask_for_head(server: &Server, size: usize) -> Client {
     client
 }
 
-/// A reader that does not read has the best rank and cannot be sent to: the link is the others'.
+/// A client that does not read has the best rank and cannot be sent to: the others get the link.
 #[test]
 fn a_slow_reader_does_not_hold_the_link() {
     const SLOW: usize = 200_000;
@@ -140,7 +140,7 @@ fn a_slow_reader_does_not_hold_the_link() {
         assert_eq!(slow.head().0, 200);
         let mut other = server.connect();
         assert!(other.get(&format!("/size-{LARGE}")).body == content(LARGE));
-        // And has lost nothing by it.
+        // It has lost nothing by it.
         assert!(slow.body(SLOW) == content(SLOW), "{policy}");
     }
 }

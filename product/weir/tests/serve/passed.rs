@@ -1,4 +1,5 @@
-//! Sockets passed by a service manager: they are served, whatever else is; clients wait in them from one server to the next.
+//! Sockets passed by a service manager: they are served in addition to others, and clients wait in them from one server
+//! to the next.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,10 +13,10 @@ use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
 use crate::upgrades::upgrade;
 use crate::{common::wait_until, http3::Asking};
 
-/// Beyond those that the shell uses.
+/// A descriptor above those that the shell uses.
 const HIGH: i32 = 100;
 
-/// The sockets as a manager passes them: from 3 on, to the process that it starts. They are kept, as a manager keeps them.
+/// The sockets as a manager passes them: from 3 on, to the process that it starts. They are kept open, as by a manager.
 struct Passed(Vec<OwnedFd>);
 
 impl Passed {
@@ -36,7 +37,7 @@ impl Passed {
             "exec {}; LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names} exec \"$0\" \"$@\"",
             moves.join(" ")
         );
-        // Other shells know descriptors of one digit alone.
+        // Other shells support only descriptors of one digit.
         let mut command = Command::new("bash");
         command.args(["-c", &script, WEIR]).args(args);
         command
@@ -69,7 +70,7 @@ fn passed_sockets_are_served_by_all_event_loops() {
             assert!(client.response().body == content(300_000) && client.response().body == content(10));
         }
         for socket in &passed.0 {
-            // As on those that are bound: accepted sockets inherit them.
+            // The same as on sockets that the server binds: accepted sockets inherit the options.
             let socket = SockRef::from(socket);
             assert!(socket.tcp_nodelay().unwrap() && socket.nonblocking().unwrap());
             assert!(!socket.tcp_quickack().unwrap());
@@ -98,7 +99,7 @@ fn a_listener_that_was_not_passed_is_bound() {
     }
 }
 
-/// A name that is missing was an empty record, which reads as the end: the next process got no socket.
+/// Earlier a missing name was an empty record, which reads as the end, and the next process got no socket.
 #[test]
 fn a_socket_without_a_name_goes_to_the_next_process() {
     let site = Site::with(&[("a", b"hello")]);
@@ -112,7 +113,7 @@ fn a_socket_without_a_name_goes_to_the_next_process() {
     drop(next);
 }
 
-/// A file without a listener takes what is passed; one with another binds that too.
+/// A file without a listener uses the passed sockets; one with another listener binds that too.
 #[test]
 fn a_configuration_is_served_on_passed_sockets() {
     let site = Site::with(&[("a", b"hello")]);
@@ -130,7 +131,7 @@ fn a_configuration_is_served_on_passed_sockets() {
     }
 }
 
-/// The socket outlives the server: a client that comes between two is answered by the next.
+/// The socket outlives the server: a client that arrives between two servers is answered by the next.
 #[test]
 fn clients_wait_from_one_server_to_the_next() {
     let site = Site::with(&[("a", b"hello")]);
@@ -182,7 +183,7 @@ fn what_does_not_listen_is_named() {
     }
 }
 
-/// Whatever the number of event loops: nothing steers among those that would share the socket.
+/// For any number of event loops: nothing distributes clients among loops that would share the socket.
 #[test]
 fn a_datagram_socket_beside_a_listening_one_has_http3() {
     let site = Site::of_sizes(&[10, 300_000]);
@@ -228,7 +229,7 @@ fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
     });
 }
 
-/// It would stand open, and its clients wait for nothing.
+/// It would stay open, and its clients would wait in vain.
 #[test]
 fn a_passed_datagram_socket_that_nobody_reads_is_named() {
     let site = Site::of_sizes(&[10]);

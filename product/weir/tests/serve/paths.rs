@@ -1,4 +1,4 @@
-//! Which names are served, as what, and which are not.
+//! Which names are served, in which form, and which are not.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -126,7 +126,7 @@ const TRICKS: &[&str] = &[
     "http://a/../treasure",
 ];
 
-/// Refused with 400 and a close, whatever is there.
+/// Refused with 400 and a close, whatever exists.
 #[test]
 fn paths_that_are_tricks() {
     on_every_path(&site(), &["--autoindex", "--serve-dotfiles"], |server| {
@@ -135,7 +135,7 @@ fn paths_that_are_tricks() {
             client.send(get(target) + &get("/a.txt"));
             let response = checked(client.response());
             if target == "/..;/treasure" {
-                // A name like any other, just not one of ours.
+                // An ordinary name, which just does not exist here.
                 assert_eq!(response.status, 404);
                 continue;
             }
@@ -145,7 +145,8 @@ fn paths_that_are_tricks() {
     });
 }
 
-/// `//a` and `/a` are one file, and a redirect gives its only address. The text behind the slashes never becomes a host.
+/// `//a` and `/a` are one file, and a redirect leads to its only address. The text after the slashes never becomes a
+/// host.
 #[test]
 fn empty_segments_are_left_out_by_a_redirect() {
     on_every_path(&site(), &[], |server| {
@@ -165,7 +166,8 @@ fn empty_segments_are_left_out_by_a_redirect() {
     });
 }
 
-/// Crawlers and readers of feeds join `../a` to a page's address without resolving it. The redirect never leads out of the root.
+/// Crawlers and feed readers join `../a` to a page's address without resolving it. The redirect never leads out of the
+/// root.
 #[test]
 fn dot_segments_are_resolved_by_a_redirect() {
     on_every_path(&site(), &[], |server| {
@@ -204,7 +206,7 @@ fn targets_in_utf8_are_those_that_are_encoded() {
     });
 }
 
-/// No response has bytes from outside the folder.
+/// Checks that a response has no bytes from outside the folder.
 fn checked(response: Response) -> Response {
     for leak in ["treasure", "secret", "root:"] {
         assert!(!response.body.windows(leak.len()).any(|bytes| bytes == leak.as_bytes()), "{}", response.text());
@@ -301,7 +303,8 @@ fn media_types() {
     }
 }
 
-/// A file that may not be read, and things that are no files. Root may read everything, so as root the first is served.
+/// A file without permission to read, and things that are not files. Root may read everything, so as root the first is
+/// served.
 #[test]
 fn what_cannot_be_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The rights that a server keeps: keys of root, its memory, and the files and calls that it may use.
+//! The privileges that a server keeps: root's keys, its memory, and the files and calls that it may use.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::tls::Made;
 use crate::common::{Server, Site, run_to_end, wait_until, weir_under};
 use crate::user::{is_root, of_threads};
 
-/// The mode of keys: for root alone.
+/// Gives the keys the mode for root alone.
 fn of_root(made: &Made) {
     for file in [&made.cert, &made.key] {
         std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
@@ -21,7 +21,7 @@ fn reload(server: &Server) -> (bool, String) {
     (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-/// Processes that this one started.
+/// The processes that this one started.
 fn children(server: &Server) -> Vec<i32> {
     let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
     listed.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
@@ -55,7 +55,7 @@ fn keys_of_root_alone_are_read_at_the_start_and_at_each_reload() {
     assert_eq!(old.trust().connect(server.address, "localhost").get("/a").1, b"hello");
     let helpers = children(&server);
     assert_eq!(helpers.len(), 1);
-    // A signal that is for all of this name does not end it.
+    // A signal to all processes of this name does not end it.
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         kill_process(Pid::from_raw(helpers[0]).unwrap(), signal).unwrap();
     }
@@ -71,7 +71,7 @@ fn keys_of_root_alone_are_read_at_the_start_and_at_each_reload() {
     wait_until("the end of the helper", || has_ended(helpers[0]));
 }
 
-/// Folders of 0700, keys of 0600, and symlinks that a renewal turns to files of other names.
+/// Folders of 0700, keys of 0600, and symlinks that a renewal changes to files of other names.
 #[test]
 fn what_certbot_keeps_for_root_is_read_again_after_a_renewal() {
     if !is_root() {
@@ -103,7 +103,7 @@ fn what_certbot_keeps_for_root_is_read_again_after_a_renewal() {
     assert_eq!(new.trust().connect(server.address, "localhost").get("/a").1, b"hello");
 }
 
-/// A file of another name is read as the user: what may become of the server cannot have it read any file as root.
+/// A file of another name is read as the user, so that a compromised server cannot have any file read as root.
 #[test]
 fn a_key_that_was_not_named_at_the_start_is_read_as_the_user() {
     if !is_root() {
@@ -176,7 +176,7 @@ fn sandboxed(site: &Site, root: &str, more: &str) -> String {
     )
 }
 
-/// In folders of their own: the configuration's folder is in reach.
+/// In separate folders, because the configuration's folder is accessible.
 fn run_apart(site: &Site, text: &str) -> Server {
     for folder in ["conf", "logs"] {
         std::fs::create_dir_all(site.outside(folder)).unwrap();
@@ -200,7 +200,7 @@ fn every_thread_is_under_the_filter_unless_told_otherwise() {
     }
 }
 
-/// Logs turn, reloads count, the folder that is served shows what it did: all of it as without the sandbox.
+/// Logs are rotated, reloads take effect, and the served folder changes: everything works as without the sandbox.
 #[test]
 fn under_the_sandbox_logs_turn_and_reloads_count() {
     let site = Site::with(&[("a", b"hello"), ("b/c", b"deeper")]);
@@ -231,7 +231,7 @@ fn under_the_sandbox_logs_turn_and_reloads_count() {
     assert!(server.stderr().iter().all(is_expected), "{:?}", server.stderr());
 }
 
-/// The change is not used and the reason is reported; a restart, or no sandbox, serves it.
+/// The change is not used and the reason is reported; after a restart, or without a sandbox, it is served.
 #[test]
 fn a_folder_that_is_new_since_the_start_needs_a_restart() {
     let site = Site::with(&[("a", b"old")]);
@@ -252,7 +252,7 @@ fn a_folder_that_is_new_since_the_start_needs_a_restart() {
     }
 }
 
-/// A deployment points a symlink at the next folder.
+/// A deployment changes a symlink to the next folder.
 #[test]
 fn a_symlink_to_another_release_is_followed_at_a_reload() {
     let site = Site::new();
@@ -269,7 +269,7 @@ fn a_symlink_to_another_release_is_followed_at_a_reload() {
     let (is_used, said) = reload(&server);
     assert!(is_used, "{said}");
     assert_eq!(server.connect().get("/a").text(), "2");
-    // A server without a file does so too.
+    // This also holds for a server without a configuration file.
     let mut command = weir_under(&[]);
     command.arg("serve").arg(&current).args(["--listen", "127.0.0.1:0"]);
     let server = Server::spawn(command);

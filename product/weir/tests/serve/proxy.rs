@@ -1,4 +1,4 @@
-//! Requests that upstreams answer: each byte, whatever frames it, and each way in which an upstream fails.
+//! Requests that upstreams answer: every byte, with any framing, and every way in which an upstream fails.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn proxy(upstream: &Upstream, args: &[&str]) -> Server {
     Server::spawn(command)
 }
 
-/// From a file, with these keys of the proxy.
+/// Starts a server from a file, with these keys of the proxy.
 fn proxy_with(upstream: &Upstream, keys: &str) -> Server {
     let site = Site::new();
     let text = format!(
@@ -29,7 +29,7 @@ fn proxy_with(upstream: &Upstream, keys: &str) -> Server {
     Server::run(&site.path("weir.toml"))
 }
 
-/// As nginx has it: a location of files before a program that answers everything else.
+/// As in nginx: a location of files before a program that answers everything else.
 #[test]
 fn files_are_an_exception_to_a_proxy_of_all_paths() {
     let upstream =
@@ -49,7 +49,7 @@ fn files_are_an_exception_to_a_proxy_of_all_paths() {
     assert_eq!(client.get("/static/a.css").text(), "of the folder");
     assert_eq!(client.get("/static/none").status, 404);
     assert_eq!(client.get("/a.css").text(), "of the program");
-    // The program might take this for a path of its own, so that neither answers.
+    // The program might read this as one of its paths, so neither answers.
     assert_eq!(client.get("/static%2Fa.css").status, 400);
 }
 
@@ -61,7 +61,7 @@ fn on_every_path(upstream: &Upstream, test: impl Fn(&Server)) {
     }
 }
 
-/// A response of HTTP/1.1 with its body, however that is framed.
+/// Reads a response of HTTP/1.1 with its body, with any framing.
 fn whole(client: &mut Client) -> (u16, Vec<u8>) {
     let (status, head) = client.head();
     if !head.contains("Transfer-Encoding: chunked") {
@@ -115,7 +115,8 @@ fn bodies_are_exact_however_the_upstream_frames_them() {
     });
 }
 
-/// A response that is complete before it is sent has a known size, whatever its head says, and its client gets the length.
+/// A response that is complete before it is sent has a known size, whatever its head says, and its client gets the
+/// length.
 #[test]
 fn a_small_response_has_a_length() {
     let upstream = Upstream::start(of_size);
@@ -137,12 +138,12 @@ fn responses_without_a_body_have_none() {
         client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(client.response_to_head().field("Content-Length"), Some("1000"));
         assert_eq!(client.get("/304").status, 304);
-        // Behind an interim response.
+        // After an interim response.
         assert_eq!([client.get("/204").status, client.response().status], [103, 204]);
     });
 }
 
-/// The head that the program got.
+/// Answers with the head that the program received.
 fn echo(asked: &Asked, socket: &mut TcpStream) -> bool {
     let head = asked.head.as_bytes();
     answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", head.len()).as_bytes(), head])
@@ -212,7 +213,8 @@ fn hints_are_passed_on_to_those_who_know_them() {
     }
 }
 
-/// A program takes its time; the browser loads meanwhile what the site says that its pages need.
+/// The program takes some time; in the meantime the browser loads the files that, according to the site, its pages
+/// need.
 #[test]
 fn a_site_says_early_what_its_pages_need() {
     let link = |value: &str| format!("[[site.header]]\npath = '/p*'\nname = 'Link'\nvalue = '{value}'\n");
@@ -241,7 +243,7 @@ fn a_site_says_early_what_its_pages_need() {
     }
 }
 
-/// Answers with the length of the request's body and whether it is the one that was sent.
+/// Answers with the length of the request's body, and whether it is the one that was sent.
 fn measure(asked: &Asked, socket: &mut TcpStream) -> bool {
     let body = asked.body(socket);
     let said = format!("{} {}", body.len(), body == content(body.len()));
@@ -272,7 +274,7 @@ fn request_bodies_are_passed_on_as_they_come() {
     });
 }
 
-/// An upstream that reads nothing holds its client back: not all of the body leaves it.
+/// An upstream that reads nothing holds back its client, which cannot send all of the body.
 #[test]
 fn a_body_that_the_upstream_does_not_read_waits_with_the_client() {
     let gate = Arc::new(Barrier::new(2));
@@ -350,7 +352,7 @@ fn what_was_begun_and_is_cut_has_no_clean_end() {
     });
 }
 
-/// A client that gets nothing back may send a POST again (RFC 9110 section 9.2.2), though it was processed.
+/// A client that gets nothing back may repeat a POST (RFC 9110 section 9.2.2), although it was processed.
 #[test]
 fn what_came_before_an_upstream_died_reaches_the_client() {
     let upstream = Upstream::start(|asked, socket| {
@@ -379,7 +381,8 @@ fn what_came_before_an_upstream_died_reaches_the_client() {
     });
 }
 
-/// Bytes that an upstream sends behind the head of a HEAD are no response to the next request of any client.
+/// Bytes that an upstream sends after the head of a response to HEAD are not the response to the next request of any
+/// client.
 #[test]
 fn a_body_that_should_not_be_is_nobodys_response() {
     const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
@@ -401,7 +404,7 @@ fn a_body_that_should_not_be_is_nobodys_response() {
     }
 }
 
-/// Names are found in the sandbox. They used to be asked of a server of names alone.
+/// Names are resolved in the sandbox. Earlier only a name server was queried.
 #[test]
 fn an_upstream_has_a_name() {
     let upstream = Upstream::start(of_size);
@@ -425,7 +428,7 @@ fn an_upstream_that_is_not_there_is_502() {
     assert_eq!(server.connect().get("/").status, 502);
 }
 
-/// An upstream that closes its connections without notice costs no request.
+/// An upstream that closes its connections without notice fails no request.
 #[test]
 fn a_connection_that_the_upstream_has_closed_is_not_the_clients_trouble() {
     let upstream =
@@ -443,14 +446,14 @@ fn connections_to_upstreams_are_used_again() {
     let mut client = server.connect();
     assert!((0..20).all(|_| client.get("/").text() == "ok"));
     assert!(upstream.asked().iter().all(|asked| asked.connection == 0));
-    // What was asked together is answered in turn.
+    // Requests sent together are answered in turn.
     client.send(get("/1") + &get("/2") + &get("/3"));
     assert!((0..3).all(|_| client.response().text() == "ok"));
     let paths: Vec<String> = upstream.asked()[20..].iter().map(|asked| asked.path().to_string()).collect();
     assert_eq!(paths, ["/1", "/2", "/3"]);
 }
 
-/// A client that leaves costs the upstream nothing more.
+/// A client that leaves causes the upstream no further work.
 #[test]
 fn the_upstream_learns_that_the_client_has_left() {
     let ended = Arc::new(AtomicUsize::new(0));
@@ -521,12 +524,13 @@ fn no_more_requests_are_under_way_than_may_be() {
     assert!(most.load(Ordering::SeqCst) <= 2);
 }
 
-/// Larger than what the sockets between hold.
+/// A size larger than all sockets in between can hold.
 const LARGE: usize = 16 << 20;
 const PACED: &str = "[uplink]\nrate = \"1gbit\"\nshaping = \"paced\"";
 const OFF: &str = "[uplink]\nshaping = \"off\"\n[server]\nworkers = 1";
 
-/// The only place of an upstream is free once it has sent everything, however slowly its clients read; each byte then comes from a file.
+/// The only place of an upstream is free once it has sent everything, however slowly its clients read; each byte then
+/// comes from a file.
 #[test]
 fn a_client_that_does_not_read_does_not_hold_the_upstream() {
     for order in [PACED, OFF] {
@@ -544,7 +548,7 @@ fn a_client_that_does_not_read_does_not_hold_the_upstream() {
     }
 }
 
-/// A response holds its upstream until its client has it if there is no room on disk.
+/// If there is no room on disk, a response holds its upstream until its client has received it.
 #[test]
 fn what_cannot_be_spooled_waits_and_is_whole() {
     let missing = "[server]\nspool_folder = \"/none-at-all\"";
@@ -597,7 +601,7 @@ fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
         if path == "/gate" {
             at_gate.wait();
         }
-        // Answered here, so all before it have been read.
+        // Answered by this server, so all requests before it have been read.
         let mut last = server.connect();
         last.send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(last.response().status, 405);
@@ -628,7 +632,7 @@ fn naming(folder: String) -> Upstream {
     })
 }
 
-/// A file that the upstream names is sent as any file is, and none outside of the folder.
+/// A file that the upstream names is sent like any file, but no file outside the folder.
 #[test]
 fn files_that_upstreams_name_are_sent_from_their_folder() {
     let files = Site::new();
@@ -667,7 +671,7 @@ fn files_that_upstreams_name_are_sent_from_their_folder() {
     assert_eq!(connections, Some(3), "all share one, until a HEAD is answered with a length");
 }
 
-/// A response with such a field is like any other if there is no folder.
+/// Without a folder, a response with such a field is like any other.
 #[test]
 fn a_response_that_names_a_file_has_a_length() {
     let server = proxy(&naming("/nowhere".into()), &[]);
@@ -684,7 +688,7 @@ fn an_upstream_that_says_nothing_is_504() {
     assert_eq!(server.connect().get("/").status, 504);
 }
 
-/// The body of a request over HTTP/2, and its response, larger than every window.
+/// The body of a request over HTTP/2, and its response, are larger than every window.
 #[test]
 fn curl_uploads_and_downloads_over_http2() {
     let upstream =

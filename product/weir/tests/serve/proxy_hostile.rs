@@ -1,5 +1,6 @@
-//! The requests that an upstream gets of bytes with two readings (request smuggling, RFC 9112 section 11.2): none, or one reading. nginx
-//! is asked the same where it is installed, and what both pass on is the same requests.
+//! The requests that an upstream receives for bytes with two readings (request smuggling, RFC 9112 section 11.2): none,
+//! or one with a single reading. If nginx is installed it receives the same bytes, and the requests that both pass on
+//! are the same.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,12 +16,12 @@ use crate::common::{Server, Site, Upstream, answer_last, wait_until, weir_under}
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     line: String,
-    /// The result of a case.
+    /// The body, which identifies the case.
     body: Vec<u8>,
     is_whole: bool,
 }
 
-/// The bytes of each connection.
+/// Records the bytes of each connection.
 struct Recorder {
     address: SocketAddr,
     came: Arc<Mutex<Vec<Came>>>,
@@ -34,7 +35,7 @@ struct Came {
 }
 
 impl Recorder {
-    /// Answers what it can read.
+    /// Starts a recorder, which answers the requests that it can read.
     fn start() -> Recorder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, came) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Came>>>::default());
@@ -75,7 +76,7 @@ impl Recorder {
     }
 }
 
-/// The requests in these bytes, all of which are read, or the reason why there could be another reading.
+/// Returns the requests in these bytes, all of which must be complete, or the reason why another reading is possible.
 fn read_strictly(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -133,7 +134,7 @@ fn head_strictly(head: &str) -> Result<(String, Framing), String> {
     }
 }
 
-/// The content, the bytes that it took, and whether that is all of it.
+/// Returns the content, the bytes that it took, and whether it is complete.
 fn chunks_strictly(bytes: &[u8]) -> Result<(Vec<u8>, usize, bool), String> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -162,7 +163,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None` where it is not installed.
+    /// `None` if it is not installed.
     fn before(upstream: SocketAddr) -> Option<Nginx> {
         let found = Command::new("nginx").arg("-v").output().is_ok();
         if !found {
@@ -198,10 +199,11 @@ impl Drop for Nginx {
     }
 }
 
-/// A proxy that waits for more bytes sends none. It looks like a slow proxy, for which some of the test is weaker.
+/// The time without bytes after which a proxy counts as waiting for more. A slow proxy looks the same, which weakens
+/// some of the test.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
-/// Says this, and hears all that comes.
+/// Sends this, and returns everything received.
 fn converse(mut socket: impl Read + Write, bytes: &[u8]) -> String {
     let _ = socket.write_all(bytes);
     let (mut said, mut part) = (Vec::new(), [0; 4096]);
@@ -254,7 +256,7 @@ fn refused() -> Vec<String> {
     ]
 }
 
-/// Requests of which the upstream gets one reading, which may be cut off.
+/// Requests for which the upstream gets one reading, which may be cut off.
 fn rewritten() -> Vec<String> {
     vec![
         post("Content-Length: 5\r\n", "hello"),
@@ -285,7 +287,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     command.args(["proxy", &of_weir.address.to_string(), "--listen", "127.0.0.1:0", "--uplink", "off"]);
     let server = Server::spawn(command);
     let nginx = Nginx::before(of_nginx.address);
-    // Requests that reached an upstream complete, and those that nginx passed on alike.
+    // The number of requests that reached an upstream complete, and of those that nginx passed on in the same form.
     let (mut whole, mut alike) = (0, 0);
     let both = [(true, refused()), (false, rewritten())];
     for (is_refused, said) in both.into_iter().flat_map(|(is, all)| all.into_iter().map(move |said| (is, said))) {
@@ -306,7 +308,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
         converse(socket, said.as_bytes());
         let mut theirs: Vec<Seen> =
             of_nginx.take().iter().flat_map(|bytes| read_strictly(bytes).unwrap_or_default()).collect();
-        // Those of several connections came in an order of their own.
+        // Requests on several connections arrived in any order.
         seen.sort();
         theirs.sort();
         for (own, other) in seen.iter().zip(&theirs).filter(|(own, _)| own.is_whole) {
@@ -319,7 +321,8 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     server.assert_alive();
 }
 
-/// Responses of old programs, and the status that clients get, with the body `hello` where it is not 502. The notebook has the reasons.
+/// Responses of old programs, and the status that clients get, with the body `hello` unless it is 502. The notebook has
+/// the reasons.
 const ODD_RESPONSES: [(&str, u16); 20] = [
     ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5     \r\nhello\r\n0     \r\n\r\n", 200),
     ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\t\r\nhello\r\n0\r\n\r\n", 200),
@@ -343,7 +346,7 @@ const ODD_RESPONSES: [(&str, u16); 20] = [
     ("99 OK\r\nContent-Length: 5\r\n\r\nhello", 502),
 ];
 
-/// Responses that nginx passes on too reach its clients alike.
+/// Responses that nginx passes on too reach its clients in the same form.
 #[test]
 fn what_old_programs_answer_is_passed_on_where_it_has_one_end() {
     let upstream = Upstream::start(|asked, socket| {

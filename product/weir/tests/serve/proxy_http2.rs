@@ -1,4 +1,5 @@
-//! Upstreams over HTTP/2: a second program is the upstream, and passes on to one that the test has written.
+//! Upstreams over HTTP/2: a second instance of the program is the upstream, and passes requests on to a server in the
+//! test.
 
 use std::net::{TcpListener, TcpStream};
 
@@ -7,7 +8,7 @@ use crate::common::{Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, 
 
 const TRAILERS: &[u8] = b"0\r\nSum: 1\r\nContent-Type: x\r\nGrpc-Status: 0\r\n\r\n";
 
-/// `/length/N` and `/chunked/N`; the second has fields behind it.
+/// Answers `/length/N` and `/chunked/N`; the second has trailer fields.
 fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
     let (framing, bytes) = asked.path()[1..].split_once('/').unwrap();
     let body = content(bytes.parse().unwrap());
@@ -19,14 +20,14 @@ fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
     answer(socket, &[head, size.as_bytes(), &body, b"\r\n", TRAILERS])
 }
 
-/// Passes requests on to this.
+/// Starts a server that passes requests on to this address.
 fn proxy(to: &str, args: &[&str]) -> Server {
     let mut command = weir_under(&[]);
     command.args(["proxy", to, "--listen", "127.0.0.1:0"]).args(args);
     Server::spawn(command)
 }
 
-/// A server of HTTP/2 before this one.
+/// Starts an HTTP/2 server in front of this upstream.
 fn http2_before(upstream: &Upstream) -> Server {
     proxy(&upstream.address.to_string(), &["--uplink", "off"])
 }
@@ -35,7 +36,7 @@ fn h2c(to: &Server) -> String {
     format!("h2c://{}", to.address)
 }
 
-/// The body of a response in chunks, and what stands behind the last of them.
+/// Reads a chunked body. Returns it with the text after the last chunk.
 fn chunks(client: &mut Client) -> (Vec<u8>, String) {
     let line = |client: &mut Client| {
         let mut line = Vec::new();
@@ -94,7 +95,7 @@ fn bodies_are_exact_both_ways() {
     middle.assert_alive();
 }
 
-/// The trailers were here before the response began, or came later.
+/// The trailers arrive before the response begins, or later.
 #[test]
 fn trailers_reach_a_client_that_asks_for_them() {
     let upstream = Upstream::start(of_size);
@@ -139,7 +140,7 @@ fn the_log_names_the_upstream() {
 
 #[test]
 fn what_is_no_upstream_is_502_and_a_line_that_says_why() {
-    // It takes connections and says nothing in HTTP/2.
+    // It accepts connections and never speaks HTTP/2.
     let http1 =
         Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"]));
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -167,10 +168,11 @@ fn an_upstream_that_dies_is_a_cut_and_no_end() {
     server.assert_alive();
 }
 
-/// Larger than what the sockets between hold.
+/// A size larger than all sockets in between can hold.
 const LARGE: usize = 16 << 20;
 
-/// From the file of this site, with one place at its upstream; with a disk of its own of a megabyte where `has_small_disk`.
+/// Starts a server from the file of this site, with one place at its upstream; with a separate disk of a megabyte if
+/// `has_small_disk`.
 fn spooling(to: &Server, site: &Site, has_small_disk: bool) -> Server {
     let folder = site.outside("spool");
     if has_small_disk {
@@ -189,7 +191,8 @@ fn spooling(to: &Server, site: &Site, has_small_disk: bool) -> Server {
     Server::spawn(command)
 }
 
-/// A disk that is full, or no folder at all: the response holds its upstream until its client has it, and another request waits.
+/// The disk is full, or the folder is missing: the response holds its upstream until its client has received it, and
+/// another request waits.
 #[test]
 fn what_cannot_be_spooled_waits_and_is_whole() {
     let is_root = rustix::process::geteuid().is_root();

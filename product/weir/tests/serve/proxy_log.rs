@@ -7,7 +7,7 @@ use crate::common::{Asked, Server, Upstream, answer, content, get, wait_until, w
 /// The number of responses after which similar ones are predicted.
 const SAMPLES: usize = 16;
 
-/// `/length/N` and `/chunked/N`.
+/// Answers `/length/N` and `/chunked/N`.
 fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
     let (framing, bytes) = asked.path()[1..].split_once('/').unwrap();
     let body = content(bytes.parse().unwrap());
@@ -30,7 +30,7 @@ fn lines(server: &Server) -> Vec<serde_json::Value> {
     lines.iter().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fields of the next request.
+/// Sends a request and returns the fields of its log line.
 fn line(server: &Server, path: &str, status: u16) -> serde_json::Value {
     let before = lines(server).len();
     let mut client = server.connect();
@@ -61,7 +61,7 @@ fn a_line_tells_the_upstream_its_times_and_how_the_size_was_known() {
         let asked = (1..=2 * SAMPLES).map(|_| line(&server, "/chunked/200000", 200));
         asked.into_iter().find(|line| line["size_from"] == "learned" && !line[name].is_null())
     };
-    // What all paths have in common is known before the path itself is.
+    // The common prediction for all paths is known before the one for the path itself.
     let line = learned("size_predicted_bytes").expect("its like are known by now");
     let (predicted, quantile) = (line["size_predicted_bytes"].as_u64(), line["size_quantile"].as_f64());
     assert!(predicted.is_some_and(|bytes| (131_072..=262_144).contains(&bytes)), "{line}");
@@ -78,7 +78,7 @@ fn a_line_tells_the_upstream_that_failed() {
     assert!(line["upstream_first_byte_ms"].is_null() && line["size_from"].is_null(), "{line}");
 }
 
-/// A length that a program announces is that before coding: what is left of it is learned from others.
+/// The length that a program announces is the length before coding; the coded length is predicted from other responses.
 #[test]
 fn the_size_of_a_coded_response_is_learned() {
     let upstream = Upstream::start(|_, socket| {

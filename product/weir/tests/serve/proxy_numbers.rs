@@ -1,4 +1,5 @@
-//! Lengths near powers of two: no length from any peer ends the server, over HTTP/1.1 or HTTP/2, with an order or without.
+//! Lengths near powers of two: no length from any peer ends the server, over HTTP/1.1 or HTTP/2, with or without an
+//! order.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,7 +32,7 @@ fn proxy(to: &str, args: &[&str]) -> Server {
     Server::spawn(command)
 }
 
-/// A response of the length that the path gives, and three bytes of it: the others do not come.
+/// A response with the length from the path, and three bytes of it; the others never arrive.
 fn of_length(asked: &Asked, socket: &mut TcpStream) -> bool {
     let path = asked.path()[1..].to_string();
     if path.is_empty() {
@@ -48,7 +49,7 @@ fn no_length_of_an_upstream_ends_the_server() {
     let upstream = Upstream::start(of_length);
     for uplink in UPLINKS {
         let server = proxy(&upstream.address.to_string(), uplink);
-        // With a head of 60 KB other lengths wrap.
+        // With a head of 60 KB other lengths overflow.
         for filler in [0, 60_000] {
             for length in TOO_LONG {
                 let response = server.connect().get(&format!("/{filler}/{length}"));
@@ -63,7 +64,7 @@ fn no_length_of_an_upstream_ends_the_server() {
     }
 }
 
-/// A response that ends after three bytes is sent up to there.
+/// Checks that a response that ends after three bytes is sent up to there.
 fn check_begin(server: &Server, path: &str, length: &str) {
     let mut client: Client = server.connect();
     client.send(get(path));
@@ -73,7 +74,7 @@ fn check_begin(server: &Server, path: &str, length: &str) {
     assert_eq!(client.body(3), b"abc", "{path}");
 }
 
-/// An upstream of HTTP/2 whose next response has this Content-Length, and three bytes of content.
+/// An HTTP/2 upstream whose next response has this Content-Length and three bytes of content.
 fn http2_upstream(length: Arc<Mutex<String>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

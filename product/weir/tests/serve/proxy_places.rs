@@ -1,4 +1,5 @@
-//! The places of an upstream: clients share them, missing bodies and tunnels hold none, and clients that have gone leave.
+//! The places of an upstream: clients share them, requests without a body yet and tunnels hold none, and clients that
+//! have gone leave.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,17 +23,17 @@ fn proxy(upstream: &Upstream, keys: &str) -> Server {
     Server::run(&site.path("weir.toml"))
 }
 
-/// The error log has it.
+/// Waits until the error log contains this text.
 fn says(server: &Server, text: &str) {
     wait_until(text, || server.stderr().iter().any(|line| line.contains(text)));
 }
 
-/// Another client than those at 127.0.0.1.
+/// A client with another address than those at 127.0.0.1.
 fn other(server: &Server) -> Client {
     Client::connect_from("127.0.0.2:0", server.address)
 }
 
-/// Answers `/held` when the gate opens, and notes the connections that end before.
+/// Answers `/held` when the gate opens, and records the connections that end before.
 struct Gated {
     upstream: Upstream,
     gate: Arc<Mutex<()>>,
@@ -74,14 +75,14 @@ fn lines(server: &Server) -> Vec<serde_json::Value> {
     lines.iter().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The statuses and outcomes of the first lines of the log, once it has this number of lines.
+/// The statuses and outcomes in the first lines of the log, once it has this number of lines.
 fn logged(server: &Server, count: usize) -> Vec<(u64, String)> {
     wait_until("the lines", || lines(server).len() >= count);
     let of = |line: &serde_json::Value| (line["status"].as_u64().unwrap(), line["outcome"].as_str().unwrap().into());
     lines(server).iter().map(of).collect()
 }
 
-/// Four of one client used to be all that another had to wait for.
+/// Earlier four requests of one client were enough to make another wait.
 #[test]
 fn a_client_has_half_of_the_places_and_others_the_rest() {
     let gated = Gated::start();
@@ -109,7 +110,7 @@ fn an_operator_gives_a_client_all_places() {
     clients.iter_mut().for_each(|client| assert_eq!(client.response().text(), "ok"));
 }
 
-/// A body that came byte by byte used to hold the only place.
+/// Earlier a body that arrived byte by byte held the only place.
 #[test]
 fn a_request_whose_body_has_not_come_holds_no_place() {
     let upstream = Upstream::start(|asked, socket| {
@@ -148,7 +149,8 @@ fn a_body_is_passed_on_as_it_comes_where_that_is_wished() {
     assert_eq!(client.response().text(), "hello", "answered before the rest");
 }
 
-/// Speaks what it hears in capitals, behind a change of protocol, until its client has said its last; then says one word more.
+/// After a change of protocol, returns what it receives in capitals until its client has finished; then sends one word
+/// more.
 fn shouting() -> Upstream {
     Upstream::start(|asked: &Asked, socket: &mut TcpStream| {
         let body = asked.body(socket);
@@ -166,7 +168,7 @@ fn shouting() -> Upstream {
     })
 }
 
-/// An upgrade by POST, as of `docker exec` and `kubectl exec`; it used to be left out.
+/// An upgrade by POST, as by `docker exec` and `kubectl exec`, which was not supported earlier.
 #[test]
 fn any_method_changes_the_protocol_behind_any_body() {
     let upstream = shouting();
@@ -215,7 +217,7 @@ fn tunnels_have_a_bound_and_a_client_half_of_it() {
     says(&server, "it has too many tunnels, of all clients or of this one");
 }
 
-/// A change before the request was whole could be read two ways.
+/// A change of protocol before the end of the request could be read in two ways.
 #[test]
 fn a_change_of_protocol_before_the_request_is_whole_is_refused() {
     let upstream = Upstream::start(|_, socket| {
@@ -228,7 +230,7 @@ fn a_change_of_protocol_before_the_request_is_whole_is_refused() {
     assert_eq!(client.head().0, 502);
 }
 
-/// The requests of a client that has gone used to wait and to run as if it were there.
+/// Earlier the requests of a client that had left waited and ran as if it were there.
 #[test]
 fn a_client_that_shuts_its_side_leaves_the_queue_and_its_upstream() {
     let gated = Gated::start();
@@ -238,7 +240,7 @@ fn a_client_that_shuts_its_side_leaves_the_queue_and_its_upstream() {
     wait_until("its place", || gated.count("/never") == 1);
     let mut gone: Vec<Client> = (0..9).map(|_| server.connect()).collect();
     gone.iter_mut().for_each(|client| client.send(get("/never")));
-    // Those that wait first: one that is still there would have the place of the other.
+    // The requests that wait come first; a client that stayed would get the place of the other.
     gone.iter().for_each(Client::finish);
     assert_eq!(logged(&server, 9), vec![(499, "aborted".to_string()); 9]);
     first.finish();
@@ -279,7 +281,7 @@ fn a_client_that_shuts_its_side_and_reads_has_its_response_where_the_site_says_s
     wait_until("it is cancelled", || gated.cut.load(Ordering::SeqCst) == 1);
 }
 
-/// `printf 'GET …' | nc -N`: what no upstream makes is sent to it.
+/// `printf 'GET …' | nc -N`: responses without an upstream are sent to such a client.
 #[test]
 fn a_file_is_sent_to_a_client_that_has_shut_its_side() {
     let site = Site::of_sizes(&[3_000_000]);
@@ -291,7 +293,7 @@ fn a_file_is_sent_to_a_client_that_has_shut_its_side() {
     assert_eq!(client.rest().len(), 3_000_000);
 }
 
-/// The mail of one was shown to all.
+/// Earlier the mail of one user was shown to all.
 #[test]
 fn a_connection_that_a_client_has_logged_in_serves_no_other() {
     let users: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
@@ -333,7 +335,7 @@ fn a_connection_that_a_client_has_logged_in_serves_no_other() {
     server.assert_alive();
 }
 
-/// A name that did not resolve used to end the start of all sites.
+/// Earlier a name that did not resolve stopped the start of all sites.
 #[test]
 fn a_name_without_an_address_is_a_502_of_its_own_site() {
     let site = Site::with(&[("a", b"hello")]);

@@ -6,7 +6,7 @@ use crate::common::{Client, Server, Site, Upstream, answer, get, wait_until};
 
 const V1: &[u8] = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n";
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x02\x0a\0\0\x01\x12\x67\0\x50";
-/// A connection of a proxy that checks whether the server is alive.
+/// A connection with which a proxy checks whether the server is alive.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
 /// A site behind a proxy at 127.0.0.1, with these keys of the listener, of the file and of the site.
@@ -31,7 +31,7 @@ fn client(server: &Server, header: &[u8]) -> Client {
     client
 }
 
-/// The addresses of the log.
+/// The addresses in the log.
 fn remotes(server: &Server) -> Vec<String> {
     let lines = server.stdout();
     let logged = lines.iter().filter_map(|line| line.split_once(" - - ["));
@@ -58,7 +58,7 @@ fn the_client_of_a_connection_is_told_before_its_first_byte() {
     assert_eq!(server.stderr(), [""; 0]);
 }
 
-/// A field is trusted from a trusted proxy behind another, and not from the client.
+/// A field is trusted if it comes from a trusted proxy behind another, and not if it comes from the client.
 #[test]
 fn fields_count_where_the_client_is_a_proxy_itself() {
     let (_site, server) = server("", "", "");
@@ -125,7 +125,7 @@ fn curl_speaks_it_before_tls() {
     assert!(server.stderr().is_empty(), "{:?}", server.stderr());
 }
 
-/// The header has the address of the client.
+/// The header contains the address of the client.
 #[test]
 fn upstreams_are_told_of_the_client() {
     let upstream = Upstream::start(|asked, socket| {

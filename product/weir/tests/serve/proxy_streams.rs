@@ -1,4 +1,4 @@
-//! Upstreams that speak on and on: tunnels through reloads, and events that reach the client as they come.
+//! Upstreams whose responses do not end: tunnels through reloads, and events that reach the client as they occur.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::common::{
     Asked, Client, PATIENCE, Server, Site, Upstream, WRITE_PATHS, answer, get, run_to_end, weir_under,
 };
 
-/// Accepts what it is asked and sends each byte back.
+/// Accepts the requested protocol and returns each byte.
 fn echo(asked: &Asked, socket: &mut TcpStream) -> bool {
     assert_eq!(asked.field("Upgrade"), Some("websocket"));
     answer(socket, &[b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"]);
@@ -29,7 +29,7 @@ fn message(number: usize) -> Vec<u8> {
     [&[0x81, 0x80 | text.len() as u8, 0, 0, 0, 0], text.as_bytes()].concat()
 }
 
-/// Other upstreams are in force after each reload, and the tunnel goes on with its own.
+/// Each reload configures other upstreams, and the tunnel continues with its own.
 #[test]
 fn a_websocket_loses_no_message_through_reloads() {
     const MESSAGES: usize = 10_000;
@@ -62,7 +62,7 @@ fn a_websocket_loses_no_message_through_reloads() {
     server.assert_alive();
 }
 
-/// Sends an event at each call.
+/// An upstream that sends an event for each message on the channel.
 fn events() -> (Upstream, Sender<String>) {
     let (send, receive) = channel();
     let receive: Arc<Mutex<Receiver<String>>> = Arc::new(Mutex::new(receive));
@@ -89,13 +89,13 @@ fn event(number: usize) -> String {
     format!("data: {number}\n\n")
 }
 
-/// The next chunk is this.
+/// Asserts that the next chunk has this text.
 fn assert_chunk(client: &mut Client, text: &str) {
     let chunk = format!("{:x}\r\n{text}\r\n", text.len());
     assert_eq!(client.body(chunk.len()), chunk.as_bytes());
 }
 
-/// The next is sent when the one before has come: nothing waits for more of them.
+/// The next event is sent when the previous one has arrived, so events are not collected.
 #[test]
 fn each_event_reaches_the_client_before_the_next() {
     for path in WRITE_PATHS {

@@ -1,4 +1,4 @@
-//! Upstreams over TLS: the authorities that are trusted, and the failures of others.
+//! Upstreams over TLS: trusted authorities, and failures of others.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,22 +11,22 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::common::{PATIENCE, Server, Site, content, wait_until, weir_under};
 
-/// The certificate authority and the name of the upstream.
+/// The keys for the certificate authority and the name of the upstream.
 const TRUSTED: &str = "tls_ca = \"ca.pem\"\ntls_server_name = \"localhost\"";
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// A server behind the one that is tested, with a certificate for `localhost` that is valid until this year.
+/// A server behind the tested one, with a certificate for `localhost` that is valid until this year.
 struct Secure {
     address: SocketAddr,
-    /// The certificate of the authority that has signed its own.
+    /// The certificate of the authority that signed the server's.
     ca: String,
     connections: Arc<AtomicUsize>,
     handshakes: Arc<Mutex<Vec<HandshakeKind>>>,
 }
 
 impl Secure {
-    /// Each request is answered by this, with its head; the connection ends where that is false.
+    /// Starts an upstream. `answer` receives each request's head and returns whether the connection stays.
     fn start(until: i32, answer: impl Fn(&str, &mut Tls) -> bool + Send + Sync + 'static) -> Secure {
         let (config, ca) = certified(until);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -56,7 +56,7 @@ impl Secure {
         Secure { address, ca, connections, handshakes }
     }
 
-    /// `keys` of the proxy, with `ca.pem` in the folder of the file.
+    /// Starts a server with these keys of the proxy, and `ca.pem` in the folder of the file.
     fn proxy(&self, keys: &str) -> Server {
         let site = Site::new();
         site.write("ca.pem", self.ca.as_bytes());
@@ -83,7 +83,7 @@ fn certified(until: i32) -> (Arc<ServerConfig>, String) {
     (Arc::new(config.unwrap()), ca)
 }
 
-/// The head with its empty line; empty if the client has left.
+/// Reads the head with its empty line; `None` if the client has left.
 fn head(tls: &mut Tls) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -93,7 +93,7 @@ fn head(tls: &mut Tls) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// `/length/N` and `/close/N`; `/cut/N` ends without a word of TLS.
+/// Answers `/length/N` and `/close/N`; `/cut/N` ends without a TLS alert.
 fn of_size(head: &str, tls: &mut Tls) -> bool {
     let path = head.split(' ').nth(1).unwrap();
     let (framing, bytes) = path[1..].split_once('/').unwrap();
@@ -124,7 +124,7 @@ fn a_later_connection_resumes_an_earlier_one() {
     let upstream = Secure::start(2100, of_size);
     let server = upstream.proxy(TRUSTED);
     for _ in 0..2 {
-        // Whether its end comes with it, and gives it a length, is not said.
+        // It is open whether the end arrives together with it and gives it a length.
         let mut client = server.connect();
         client.send("GET /close/5 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert!(client.rest().windows(5).any(|part| part == content(5)));
@@ -132,7 +132,7 @@ fn a_later_connection_resumes_an_earlier_one() {
     assert_eq!(*upstream.handshakes.lock().unwrap(), [HandshakeKind::Full, HandshakeKind::Resumed]);
 }
 
-/// An end without a TLS alert may be an attacker's (RFC 8446 section 6.1).
+/// An end without a TLS alert may come from an attacker (RFC 8446 section 6.1).
 #[test]
 fn an_end_without_a_word_is_a_cut() {
     let upstream = Secure::start(2100, of_size);

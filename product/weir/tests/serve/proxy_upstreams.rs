@@ -1,4 +1,4 @@
-//! The choice of an upstream, the number of its requests, and the fields about the client that it gets.
+//! The choice of an upstream, the number of its requests, and the fields about the client that it receives.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use crate::common::{Asked, Client, PATIENCE, Server, Site, Upstream, answer, get
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Before these, with these keys of the proxy and of the file.
+/// Starts a server in front of these upstreams, with these keys of the proxy and of the file.
 fn proxy(to: &[SocketAddr], keys: &str) -> Server {
     let site = Site::new();
     let to: Vec<String> = to.iter().map(|address| format!("\"{address}\"")).collect();
@@ -46,7 +46,7 @@ impl Checked {
         self.upstream.asked().iter().filter(|asked| asked.path() != "/healthz").count()
     }
 
-    /// It says so, and the server has heard it.
+    /// Sets its health, and waits until the server knows.
     fn turn(&self, server: &Server, is_well: bool) {
         self.is_well.store(is_well, Ordering::SeqCst);
         let what = if is_well { "is up again" } else { "is down: status 500" };
@@ -75,7 +75,7 @@ fn an_upstream_that_is_down_is_asked_for_nothing_until_it_is_up() {
     server.assert_alive();
 }
 
-/// Those with the same load take turns. One that is back has a tenth of its share for now.
+/// Upstreams with the same load take turns. One that has returned has a tenth of its share at first.
 #[test]
 fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back() {
     let (first, second) = (Checked::start(), Checked::start());
@@ -92,7 +92,7 @@ fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back
     ask(0, 10);
     first.turn(&server, true);
     ask(0, 10);
-    // Where the other has nine, it takes one.
+    // If the other has nine, it gets one.
     let (before, gates) = (first.requests(), [first.gate.lock().unwrap(), second.gate.lock().unwrap()]);
     let mut waiting: Vec<Client> = (0..10).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|client| client.send(get("/gate")));
@@ -102,7 +102,7 @@ fn others_have_the_requests_of_one_that_is_down_and_most_of_them_when_it_is_back
     server.assert_alive();
 }
 
-/// None of its request has left to those that refuse the connection, so each other is tried.
+/// No byte of a request has been sent to upstreams that refuse the connection, so each of the others is tried.
 #[test]
 fn one_of_five_that_is_there_answers() {
     let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));
@@ -118,7 +118,7 @@ fn one_of_five_that_is_there_answers() {
     }
 }
 
-/// The number of event loops makes no difference: clients are spread over them by the kernel.
+/// The number of event loops makes no difference: the kernel distributes clients among them.
 #[test]
 fn all_event_loops_together_have_so_many_requests_under_way() {
     const AT_ONCE: usize = 3;
@@ -150,7 +150,7 @@ fn all_event_loops_together_have_so_many_requests_under_way() {
     server.assert_alive();
 }
 
-/// Answers each connection with what stands before its requests.
+/// Answers each connection with the bytes before its requests.
 fn telling() -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, headers) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));

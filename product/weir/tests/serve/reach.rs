@@ -1,5 +1,5 @@
-//! A reload that needs more than the sandbox was given at the start is refused as a whole, and `weir reload --upgrade`
-//! puts it into force in another process.
+//! A reload that needs more than the sandbox allowed at the start is refused as a whole, and `weir reload --upgrade`
+//! performs it in a new process.
 
 use std::cell::Cell;
 use std::os::unix::net::UnixListener;
@@ -14,11 +14,11 @@ use crate::upgrades::{Serving, free_port, serving};
 /// The request and the body of its response.
 type Expected = (&'static str, &'static str);
 
-/// A server, and folders out of its reach: the folder above a root may be read.
+/// A server, and folders that its sandbox does not allow: the folder above a root may be read.
 struct Apart {
     site: Site,
     elsewhere: Site,
-    /// Another for each server: one that is killed may have its own a moment longer.
+    /// A different port for each server, because one that was killed may hold its port for a moment.
     port: Cell<u16>,
 }
 
@@ -30,7 +30,7 @@ impl Apart {
         Apart { site, elsewhere, port: Cell::new(free_port()) }
     }
 
-    /// Writes the file with these lines of its tables of the server and of its site.
+    /// Writes the file with these lines in its tables for the server and the site.
     fn write(&self, of_server: &str, of_site: &str) {
         let (root, spool) = (self.site.served(), self.site.outside("spool"));
         let text = format!(
@@ -65,7 +65,7 @@ fn reload_with_upgrade(server: &Server) -> Serving {
     serving(output).unwrap_or_else(|said| panic!("{said}"))
 }
 
-/// The server reloads `after`, which the sandbox of `before` does not allow, by another process alone.
+/// Asserts that the server can reload `after`, which the sandbox of `before` does not allow, only in another process.
 fn assert_needs_upgrade(apart: &Apart, before: &[&str; 2], after: &[&str; 2], said: &str, (path, body): Expected) {
     apart.port.set(free_port());
     apart.write(before[0], before[1]);
@@ -86,7 +86,7 @@ fn assert_needs_upgrade(apart: &Apart, before: &[&str; 2], after: &[&str; 2], sa
     wait_until(body, || server.connect().get(path).body == body.as_bytes());
 }
 
-/// It was in force, and each request then got 502 or 404.
+/// Earlier it took effect, and each request then got 502 or 404.
 #[test]
 fn upstreams_that_the_sandbox_forbids_need_another_process() {
     let program = program();
@@ -111,7 +111,7 @@ fn upstreams_that_the_sandbox_forbids_need_another_process() {
     }
 }
 
-/// Slow clients held their upstreams, and a line said so for each response.
+/// Earlier slow clients held their upstreams, with a log line for each response.
 #[test]
 fn files_for_responses_that_the_sandbox_forbids_need_another_process() {
     let program = program();
@@ -122,7 +122,7 @@ fn files_for_responses_that_the_sandbox_forbids_need_another_process() {
     assert_needs_upgrade(&apart, &[&without, &proxy], &[&with, &proxy], "limits.spool", ("/p/a", "program"));
 }
 
-/// A reload may use all that the start allows: other ports, the same names, no files for responses.
+/// A reload may use everything that the start allows: other ports, the same names, no files for responses.
 #[test]
 fn upstreams_that_the_sandbox_allows_are_reloaded() {
     let program = program();
@@ -149,7 +149,7 @@ fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// Starts a server whose file is `conf/weir.toml`, out of reach of the folder above its root.
+/// Starts a server whose file is `conf/weir.toml`, which is not accessible through the folder above its root.
 fn run_from(apart: &Apart, text: &str) -> Server {
     let conf = apart.elsewhere.outside("conf");
     std::fs::create_dir_all(&conf).unwrap();
@@ -160,7 +160,7 @@ fn run_from(apart: &Apart, text: &str) -> Server {
     Server::run(&conf.join("weir.toml"))
 }
 
-/// The reason was a bare `Permission denied`, and `--upgrade` did not help.
+/// Earlier the reason was just `Permission denied`, and `--upgrade` did not help.
 #[test]
 fn files_of_the_configuration_out_of_reach_need_another_process() {
     let apart = Apart::new();

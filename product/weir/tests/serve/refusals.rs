@@ -1,7 +1,7 @@
-//! System calls refused, as a container's filter does, and threads killed in the middle of one: what can be done without is,
-//! and where a thread is lost the process ends and says which.
+//! System calls refused, as by a container's filter, and threads killed in the middle of one: the server does without
+//! if it can, and if a thread is lost the process ends and names it.
 //!
-//! A filter holds for the thread that sets it and for what that thread starts.
+//! A filter applies to the thread that sets it and to its children.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -14,7 +14,7 @@ use seccompiler::{
 
 use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, run_to_end, wait_until};
 
-/// Runs `start` where this system call does not work.
+/// Runs `start` with this system call disabled.
 fn without<T: Send>(
     call: libc::c_long,
     rules: Vec<SeccompRule>,
@@ -24,7 +24,7 @@ fn without<T: Send>(
     without_all(BTreeMap::from([(call, rules)]), instead, start)
 }
 
-/// The same for several.
+/// Runs `start` with several system calls disabled.
 fn without_all<T: Send>(
     rules: BTreeMap<libc::c_long, Vec<SeccompRule>>,
     instead: SeccompAction,
@@ -47,12 +47,12 @@ fn run_without(call: libc::c_long, rules: Vec<SeccompRule>, errno: i32, path: &[
     let args = [&["serve", &dir, "--listen", "127.0.0.1:0"], path].concat();
     let output = without(call, rules, Errno(errno as u32), || run_to_end(&args));
     let said = String::from_utf8(output.stderr.clone()).unwrap();
-    // Said to root alone.
+    // Printed only for root.
     let said = said.split_inclusive('\n').filter(|line| !line.contains("running as root")).collect();
     (output, said)
 }
 
-/// `ipv6.disable=1`, and `RestrictAddressFamilies=AF_INET`: `:PORT` stands for the addresses that there are.
+/// `ipv6.disable=1`, and `RestrictAddressFamilies=AF_INET`: `:PORT` means the addresses that exist.
 #[test]
 fn without_ipv6_an_address_without_a_host_is_of_ipv4() {
     let site = Site::of_sizes(&[10]);
@@ -98,8 +98,8 @@ fn without_epoll_pwait2_it_serves_and_says_so_once() {
     }
 }
 
-/// System calls that `SystemCallFilter=` of packaging/systemd/weir.service refuses and a server might use: of the sets privileged, resources,
-/// keyring, memlock, aio and ipc, and outside of system-service.
+/// System calls that `SystemCallFilter=` of packaging/systemd/weir.service refuses and a server might use: from the
+/// sets privileged, resources, keyring, memlock, aio and ipc, and outside system-service.
 const REFUSED_BY_THE_UNIT: [libc::c_long; 29] = [
     libc::SYS_bpf,
     libc::SYS_capset,
@@ -147,7 +147,7 @@ fn without_what_the_unit_refuses_it_serves() {
     }
 }
 
-/// It used to say "serving", with no thread to serve.
+/// Earlier it printed "serving", without a thread to serve.
 #[test]
 fn a_thread_that_cannot_run_fails_the_start() {
     for (call, errno) in [(libc::SYS_epoll_pwait2, libc::EACCES), (libc::SYS_epoll_create1, libc::EPERM)] {
@@ -161,7 +161,7 @@ fn a_thread_that_cannot_run_fails_the_start() {
     }
 }
 
-/// It can wait for a while only, which only an idle thread notices.
+/// It can only wait for a while, which only an idle thread notices.
 #[test]
 fn a_thread_that_ends_ends_the_process() {
     const TIMEOUT: u8 = 3;
@@ -176,16 +176,16 @@ fn a_thread_that_ends_ends_the_process() {
     }
 }
 
-/// It can say nothing any more; that it makes no turns is noticed.
+/// It can no longer report anything; the missing turns are noticed.
 #[test]
 fn a_thread_that_is_killed_ends_the_process() {
     let site = Site::of_sizes(&[10]);
     const FLAGS: u8 = 3;
-    // Of a response, not of a question to the kernel.
+    // For a response, not for a query to the kernel.
     let flags = libc::MSG_NOSIGNAL as u64;
     let is_response = SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, flags).unwrap();
     let to_client = vec![SeccompRule::new(vec![is_response]).unwrap()];
-    // Of a worker: `weir status` of another test has the main thread accept without `SOCK_NONBLOCK`, and that thread
+    // In a worker: `weir status` of another test makes the main thread accept without `SOCK_NONBLOCK`, and that thread
     // ends the process.
     let flags = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u64;
     let is_worker = SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, flags).unwrap();

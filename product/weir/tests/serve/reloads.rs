@@ -1,4 +1,4 @@
-//! `weir reload` of everything that it can change, during requests and responses.
+//! `weir reload` of every setting that it can change, during requests and responses.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -81,7 +81,7 @@ fn another_policy_ranks_what_waits() {
     download.reset();
 }
 
-/// A download goes on with what it was, and the new file is not used.
+/// A download continues unchanged, and the new file is not used.
 #[test]
 fn what_cannot_be_changes_nothing() {
     let hosted = Hosted::new(&[SMALL, HUGE], "");
@@ -97,7 +97,7 @@ fn what_cannot_be_changes_nothing() {
         let (is_used, said) = hosted.reload(&text);
         assert!(!is_used && said.contains(reason) && said.contains("stays in force"), "{said}");
     }
-    // Written by halves, byte by byte of its first line.
+    // A file that is half written, and one cut off in its first line.
     for bytes in [right.len() / 2, 9] {
         std::fs::write(hosted.site.outside("weir.toml"), &right[..bytes]).unwrap();
         let (is_used, said) = hosted.reload_as_it_is();
@@ -108,7 +108,7 @@ fn what_cannot_be_changes_nothing() {
     assert!(download.response().body == content(HUGE));
 }
 
-/// The log and the command have the place of each mistake, as `weir check` has.
+/// The log and the command name the place of each mistake, as `weir check` does.
 #[test]
 fn a_refused_reload_names_the_place_of_each_mistake() {
     let hosted = Hosted::new(&[SMALL], "");
@@ -163,7 +163,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("server.access_log", "'weir.log'", "'other.log'"),
 ];
 
-/// All of them, each with its first value or the second.
+/// Returns all keys, each with its first or second value.
 fn of_turn(turn: usize) -> String {
     let lines = KEYS.iter().map(|(key, first, second)| format!("{key} = {}\n", [first, second][turn % 2]));
     lines.collect()

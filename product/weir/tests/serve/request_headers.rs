@@ -1,4 +1,4 @@
-//! Header fields of requests to programs, which an operator sets or removes.
+//! Header fields of requests to programs that an operator sets or removes.
 
 use crate::http3::Asking;
 use crate::spellings::Guarded;

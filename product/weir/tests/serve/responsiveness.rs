@@ -1,4 +1,5 @@
-//! The objects that `networkQuality` measures with, over each protocol: their list, a large one, and bodies of any length.
+//! The objects with which `networkQuality` measures, over each protocol: their list, a large one, and bodies of any
+//! length.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -85,7 +86,7 @@ fn the_objects_are_told_by_the_host_that_was_asked() {
     }
 }
 
-/// Go's client reads no other names.
+/// Go's client uses only these names.
 #[test]
 fn over_https_the_objects_have_their_older_names_too() {
     let server = Server::start(&Site::new(), &[&ON[..], &["--tls-self-signed"]].concat());
@@ -120,7 +121,7 @@ fn downloads_are_of_a_byte_and_of_no_end() {
         let before_kib = peak_kib(server);
         assert!(client.body(20 << 20).iter().all(|byte| *byte == 0));
         assert!(peak_kib(server) < before_kib + (8 << 10), "{before_kib} KiB before");
-        // While it lasts others are answered.
+        // While it lasts, other requests are answered.
         assert_eq!(server.connect().get("/.well-known/nq/small").body.len(), 1);
     });
 }
@@ -162,7 +163,7 @@ fn uploads_are_counted_and_their_connection_goes_on() {
         assert_eq!(client.response().status, 100);
         client.send("abc");
         assert_eq!(client.response().text(), received(3));
-        // Behind each other, the last without a body.
+        // Pipelined, the last without a body.
         client.send(get("/.well-known/nq/small") + &head("Content-Length: 2") + "ab" + &head("Content-Length: 0"));
         assert_eq!(client.response().body.len(), 1);
         assert_eq!((client.response().text(), client.response().text()), (&*received(2), &*received(0)));
@@ -198,12 +199,13 @@ fn uploads_on_streams_are_counted_and_logged() {
     }
 }
 
-/// The body of the answer to half a request over HTTP/2.
+/// The body of the response to half a request over HTTP/2.
 fn answer_to_half(server: &Server) -> String {
     const DATA: u8 = 0;
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // SETTINGS; HEADERS with END_HEADERS: POST, http, the path and the host, of which the static table has the names (RFC 7541); DATA.
+    // SETTINGS; HEADERS with END_HEADERS: POST, http, the path and the host, whose names are in the static table (RFC
+    // 7541); DATA.
     let named = |name: u8, value: &str| [&[name, value.len() as u8], value.as_bytes()].concat();
     let fields = [&[0x83, 0x86][..], &named(4, UPLOAD), &named(1, "a")].concat();
     let frame = |kind: u8, flags: u8, id: u8, payload: &[u8]| {
@@ -215,7 +217,7 @@ fn answer_to_half(server: &Server) -> String {
     String::from_utf8(body.unwrap().1).unwrap()
 }
 
-/// A body without an end, and one whose bytes come too slowly.
+/// A body that stops, and one whose bytes arrive too slowly.
 #[test]
 fn uploads_that_do_not_go_on_are_ended() {
     if in_virtual_time(uploads_that_do_not_go_on_are_ended) {

@@ -1,4 +1,5 @@
-//! Other paths for requests: rewrites of a site, and prefixes that programs do not get. Rules go by the result, in every spelling.
+//! Changed paths of requests: rewrites of a site, and prefixes that programs do not receive. Rules apply to the result,
+//! in every spelling.
 
 use crate::common::{Server, Site, Upstream, answer};
 use crate::http3::Asking;
@@ -18,7 +19,7 @@ fn a_program_gets_the_path_that_is_left() {
         ("/d%6Fcs/%61;b", "/%61;b"),
         ("/app/", "/"),
         ("/app/x/y?", "/x/y?"),
-        // One rewrite, however many match what it makes.
+        // One rewrite, however many match its result.
         ("/docs/secret/x", "/secret/x"),
         ("/app/secret/x", "/nothing"),
         ("/page/a&b=c?d=e", "/index.php?p=a%26b%3Dc&d=e"),
@@ -40,7 +41,7 @@ fn a_program_gets_the_path_that_is_left() {
     assert_eq!(guarded.upstream.asked().len(), before);
 }
 
-/// `/pub/old/x` is `/old/x` to the rules, and so is each spelling of it.
+/// The rules treat `/pub/old/x` as `/old/x`, and also every spelling of it.
 #[test]
 fn rules_go_by_the_result_of_a_rewrite() {
     let guarded = Guarded::new(

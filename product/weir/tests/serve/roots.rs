@@ -1,5 +1,5 @@
-//! The folder of a site is the one that its path leads to: replaced, made anew, mounted over, or unmounted while it is served. And symlinks
-//! that lead out of it.
+//! A site's folder is the one to which its path leads: it is replaced, created again, mounted over, or unmounted while
+//! it is served. Also symlinks that lead out of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn a_folder_in_the_place_of_the_root_is_served() {
         said(&format!("site root `{}` is another folder now", root.display()))
     });
     fs::remove_dir_all(&root).unwrap();
-    // The files are gone before the server next looks at the folder, which only requests make it do.
+    // The files are removed before the server next checks the folder, which only a request causes.
     wait_until("404 and a line about it", || get("/").status == 404 && said("is gone: its files are missing"));
     make(root.clone(), "four");
     wait_until("the folder that was made anew", || get("/").text() == "four");
@@ -94,7 +94,7 @@ fn a_symlink_out_of_the_root_is_told_of_and_followed_where_its_folder_is_named()
     assert_eq!(server.connect().get("/films/film").text(), "cut");
 }
 
-/// A server of which a site has a wrong page starts, and does not wait for the page.
+/// Asserts that a server with a wrong page in a site starts, names the page, and does not wait for it.
 fn starts_and_names(file: &str, named: &str) {
     let server = Server::run(Path::new(file));
     let is_named = |line: &String| line.contains(named) && line.contains("it is a folder, a FIFO or a device");
@@ -118,7 +118,7 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     let site_with = |text: &str| file(&format!("[[site]]\nroot = '{root}'\n{text}\n"));
     let page = site_with("[[site.error_page]]\nstatus = 404\nfile = '/page.html'");
     let refused = |words: &[&str]| {
-        // Not the test waits, but the program, which is ended then.
+        // The program has the time limit and not the test, and is then ended.
         let output = weir_under(&["timeout", "30"]).args(words).output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
@@ -139,7 +139,7 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     refused(&["run", &secure]);
 }
 
-/// A site with its file, a folder to start servers from, and one that is no server's.
+/// A site with its file, a folder from which servers are started, and one that belongs to no server.
 struct Folders {
     _site: Site,
     file: PathBuf,
@@ -164,13 +164,13 @@ impl Folders {
     }
 }
 
-/// The exit status of a command from this folder, and all that it printed.
+/// The exit status of a command run in this folder, and its whole output.
 fn from(folder: &Path, words: &[&str]) -> (Option<i32>, String) {
     let output = weir_under(&[]).args(words).current_dir(folder).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-/// Root's command acted on the only server of the machine, of whatever folder.
+/// Earlier root's command affected the only server of the machine, whatever its folder.
 #[test]
 fn a_server_of_another_folder_is_not_changed_unless_it_is_named() {
     let folders = Folders::new();

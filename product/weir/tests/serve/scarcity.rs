@@ -1,4 +1,4 @@
-//! Too many clients, too few descriptors, clients that vanish: the server serves whom it can, and recovers.
+//! Too many clients, too few descriptors, clients that vanish: the server serves as many as it can, and recovers.
 
 use crate::common::{Client, Server, Site, WRITE_PATHS, content, get, on_every_path, wait_until};
 
@@ -29,8 +29,8 @@ fn beyond_the_cap_clients_wait_and_are_served() {
     });
 }
 
-/// A client that has had its answer and keeps its connection gives way, the longest idle first; one being answered, or in
-/// the middle of a request, does not.
+/// A client that has received its response and keeps its connection makes room, the longest idle first. A client that
+/// is being answered, or is in the middle of a request, does not.
 #[test]
 fn beyond_the_cap_the_longest_idle_gives_way() {
     let site = Site::of_sizes(&[10, LARGE]);
@@ -57,7 +57,7 @@ fn beyond_the_cap_the_longest_idle_gives_way() {
     }
 }
 
-/// The kernel gives each event loop clients as its hash falls; they used to have a share of the connections each.
+/// The kernel distributes clients to event loops by a hash; earlier each loop had a share of the connections.
 #[test]
 fn the_cap_is_one_for_all_event_loops() {
     const CONNECTIONS: usize = 12;
@@ -68,7 +68,7 @@ fn the_cap_is_one_for_all_event_loops() {
             &[path, &["--connections", "12", "--workers", "4", "--client-connections", "0"]].concat(),
         );
         let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| begun(&server)).collect();
-        // One of another event loop may have to give it its place.
+        // A connection of another event loop may have to make room for it.
         clients.pop();
         let mut idle = server.connect();
         assert_eq!(idle.get("/size-10").status, 200);
@@ -81,7 +81,7 @@ fn the_cap_is_one_for_all_event_loops() {
     }
 }
 
-/// No descriptor is left, which nothing at the start could foresee: it is logged, clients wait, and none is lost.
+/// The descriptors run out, which could not be foreseen at the start: it is logged, clients wait, and none is lost.
 #[test]
 fn descriptors_that_run_out_while_serving() {
     let site = Site::of_sizes(&[10, LARGE]);
@@ -116,8 +116,8 @@ fn beyond_the_slots_clients_wait_in_one_queue() {
     }
 }
 
-/// A place is held as Apache's processes linger: a response that ends its connection is complete at its client, and yet the
-/// slot is free only when that client closes, or when it has been given long enough to.
+/// A slot is held as by Apache's lingering processes. A response that ends its connection is complete at its client,
+/// but the slot becomes free only when the client closes or a time limit has passed.
 #[test]
 fn a_slot_is_held_until_its_client_closes() {
     let site = Site::with(&[("a", b"hello")]);
@@ -138,7 +138,7 @@ fn a_slot_is_held_until_its_client_closes() {
     }
 }
 
-/// The client stays and says nothing more.
+/// The client stays and sends nothing more.
 #[test]
 fn a_slot_is_free_when_keep_alive_ends() {
     let site = Site::with(&[("a", b"hello")]);
@@ -155,7 +155,8 @@ fn a_slot_is_free_when_keep_alive_ends() {
     }
 }
 
-/// Few descriptors: accepted clients are answered as far as descriptors last, the others once they are accepted.
+/// With few descriptors, accepted clients are answered as far as descriptors last, and the others once they are
+/// accepted.
 #[test]
 fn exhausted_descriptors() {
     const CLIENTS: usize = 60;
@@ -212,8 +213,8 @@ fn clients_that_vanish_leave_nothing_behind() {
     });
 }
 
-/// The kernel tells of a reset once. Where that was just before the end of the response was known, a quarter of such connections
-/// stayed until they timed out.
+/// The kernel reports a reset once. Earlier, if that was just before the end of the response was known, a quarter of
+/// such connections stayed until they timed out.
 #[test]
 fn clients_that_reset_after_a_response_leave_nothing_behind() {
     const CLIENTS: usize = 400;
@@ -238,10 +239,11 @@ fn begun(server: &Server) -> Client {
     client
 }
 
-/// Open files when no connection is left: what a new server opens, and the one large file in the cache of each worker.
+/// The open files when no connection is left: those of a new server, and the one large file in the cache of each
+/// worker.
 fn settled(server: &Server) -> usize {
     let workers = std::thread::available_parallelism().unwrap().get();
-    // A few connections reach every worker's cache with near certainty; each is reset in the middle.
+    // A few connections almost certainly reach every worker's cache; each is reset in the middle.
     (0..8 * workers).for_each(|_| begun(server).reset());
     let mut least = usize::MAX;
     wait_until("a count that stays", || {

@@ -1,4 +1,4 @@
-//! What sites of files need besides: scripts of other origins, error pages, symlinks, listings for programs.
+//! Further features for sites of files: scripts of other origins, error pages, symlinks, listings for programs.
 
 use crate::common::{Client, Response, Server, Site, Upstream, answer};
 
@@ -57,7 +57,7 @@ fn a_response_to_all_origins_is_one() {
     let open = ask(&mut client, "GET /open/a", "Origin: https://c.org\r\n");
     assert_eq!((open.field("Access-Control-Allow-Origin"), open.field("Vary")), (Some("*"), None));
     assert_eq!(ask(&mut client, "GET /a", "Origin: https://a.org\r\n").field("Access-Control-Allow-Origin"), None);
-    // No preflights.
+    // Preflights are not answered.
     assert_eq!(
         ask(&mut client, "OPTIONS /api/a", "Origin: https://a.org\r\n").field("Allow"),
         Some("GET, HEAD, OPTIONS")

@@ -1,5 +1,5 @@
-//! Rules before a program hold however a client writes a path: the program merges slashes, decodes more than once, or takes a backslash for a
-//! slash, and no such spelling is a way around a rule.
+//! Rules before a program hold however a client writes a path. The program merges slashes, decodes more than once, or
+//! reads a backslash as a slash, and no such spelling bypasses a rule.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use crate::common::tls::Made;
 use crate::common::{Server, Site, Upstream, answer};
 use crate::http3::Asking;
 
-/// Some program takes each for a path below `/old/`, and a file is none of them.
+/// Spellings that some program reads as a path below `/old/`; none of them is a file.
 pub const SPELLINGS: [&str; 29] = [
     "/old/x",
     "/old//x",
@@ -40,14 +40,14 @@ pub const SPELLINGS: [&str; 29] = [
     "/new/%252e%252e/old/x",
 ];
 
-/// A program that answers whatever is asked, and a server before it with a rule.
+/// A program that answers every request, and a server in front of it with a rule.
 pub struct Guarded {
     pub upstream: Upstream,
     pub server: Server,
     _site: Site,
 }
 
-/// Sends a body of 400 KB by curl, with these words and perhaps before it is let in. Returns the status.
+/// Sends a body of 400 KB with curl and these arguments, possibly before it is let in. Returns the status.
 pub fn post_by_curl(words: &[&str], url: &str) -> String {
     let mut curl = Command::new("curl")
         .args(["-skS", "--max-time", "60", "-X", "POST", "-o", "/dev/null", "-w", "%{http_code}"])
@@ -72,12 +72,12 @@ impl Guarded {
         Guarded::with_proxy(rule, "")
     }
 
-    /// The proxy of all paths has these keys.
+    /// Starts a server whose proxy of all paths has these keys.
     pub fn with_proxy(rule: &str, keys: &str) -> Guarded {
         Guarded::with_files(rule, keys, &[])
     }
 
-    /// The configuration has files in its folder.
+    /// Starts a server whose configuration has these files in its folder.
     pub fn with_files(rule: &str, keys: &str, files: &[(&str, &str)]) -> Guarded {
         let upstream = Upstream::start(|asked, socket| {
             asked.body(socket);
@@ -93,7 +93,7 @@ impl Guarded {
             made.key.display(),
             upstream.address
         );
-        // A rule may name the program too.
+        // A rule may refer to the program too.
         let text = text.replace("UPSTREAM", &upstream.address.to_string());
         site.write("weir.toml", text.as_bytes());
         let server = Server::run(&site.path("weir.toml"));
@@ -115,7 +115,7 @@ impl Guarded {
         asking.get(path).field(":status").unwrap().parse().unwrap()
     }
 
-    /// The statuses of a path over all three.
+    /// The statuses of a path over all three protocols.
     pub fn statuses(&self, asking: &mut Asking, path: &str) -> [u16; 3] {
         let over_http3 = self.status_over_http3(asking, path);
         [self.status("--http1.1", path), self.status("--http2", path), over_http3]
@@ -141,7 +141,7 @@ fn no_spelling_leads_past_a_redirect() {
     }
 }
 
-/// A program for all, and another, which asks who it is, for a part.
+/// A program for all paths, and another one with forward authentication for some.
 #[test]
 fn no_spelling_leads_past_a_program() {
     let upstream =
@@ -157,7 +157,7 @@ fn no_spelling_leads_past_a_program() {
     }
 }
 
-/// A field that a browser or a cache is to obey.
+/// A field that a browser or a cache must obey.
 #[test]
 fn no_spelling_leads_past_a_field() {
     for rule in [
@@ -175,7 +175,7 @@ fn no_spelling_leads_past_a_field() {
     }
 }
 
-/// A class may hold its requests back, and every spelling of them.
+/// A class may hold back its requests, and every spelling of them.
 #[test]
 fn no_spelling_leads_past_a_class() {
     let rule = "[[class]]\nname = \"slow\"\nmax_concurrent_requests = 1\n[[class.rule]]\npath = \"/old/*\"";

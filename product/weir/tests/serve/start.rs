@@ -1,5 +1,5 @@
-//! Starting: ready at once and with nothing configured, or one line that says what is wrong, where, and what would be
-//! right. Exit status 1 is for what failed, 2 for what was asked wrongly.
+//! Starting: the server is ready immediately without configuration, or prints one line that says what is wrong, where,
+//! and what would be right. Exit status 1 is for failures, 2 for wrong usage.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -47,7 +47,7 @@ fn without_an_address_it_serves_this_machine_alone_and_says_so() {
     }
 }
 
-/// The kernel gives the second address to nobody, and another program was blamed for it.
+/// The kernel never grants the second address, and earlier another program was blamed for that.
 #[test]
 fn an_address_that_is_given_twice_is_named() {
     let site = Site::new();
@@ -88,7 +88,7 @@ fn a_folder_that_is_refused_is_told_of() {
     }
 }
 
-/// The one line says which shaping, and why.
+/// A single line names the shaping and the reason for it.
 #[test]
 fn it_says_which_shaping_and_why() {
     let site = Site::new();
@@ -124,7 +124,7 @@ fn start_with_state(site: &Site, state: &str) -> Server {
     Server::spawn(command)
 }
 
-/// A restart does not search again from nothing.
+/// After a restart the search does not begin from nothing.
 #[test]
 fn a_rate_that_was_kept_is_begun_with() {
     let site = Site::with(&[("a", b"hello")]);
@@ -154,7 +154,7 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
 }
 
-/// It was reported for each part of the site.
+/// Earlier it was reported for each part of the site.
 #[test]
 fn authorities_that_cannot_be_read_are_told_once() {
     let site = Site::new();
@@ -232,7 +232,7 @@ fn every_policy_serves() {
     }
 }
 
-/// The arguments behind `serve`, the status, and what the message has to mention.
+/// The arguments after `serve`, the status, and the parts of the message.
 #[test]
 fn mistakes_are_told() {
     let site = Site::with(&[("file", b"")]);
@@ -270,7 +270,7 @@ fn mistakes_are_told() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each flag and command of the table.
+/// Tests each flag and command of the table.
 #[test]
 fn an_old_flag_is_refused_with_its_new_name() {
     let site = Site::new();
@@ -361,7 +361,7 @@ fn a_second_server_on_the_port_is_refused() {
     assert_eq!(told(&[&dir, "--workers", "2", "--listen", &taken], 1, &[&taken, "another program"]), None);
 }
 
-/// The difference between the output and the expectation.
+/// Returns the difference between the output and the expectation.
 fn told(args: &[&str], status: i32, mentions: &[&str]) -> Option<String> {
     let output = run_to_end(&[&["serve"], args].concat());
     let said = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! `weir status`: what each class has had, how it keeps its objective, and who sleeps.
+//! `weir status`: the service of each class, its objective, and sleeping responses.
 
 use std::io::BufRead;
 
@@ -46,7 +46,7 @@ fn status(server: &Server, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Each class by its place.
+/// The classes in order.
 fn classes(server: &Server) -> Vec<Value> {
     let told: Value = serde_json::from_str(&status(server, &["--json"])).unwrap();
     told["classes"].as_array().unwrap().clone()
@@ -81,7 +81,7 @@ fn a_class_has_its_responses_and_its_sleepers_counted() {
     assert!(line.ends_with("p90 of responses <= 64KiB under 1ns") && line.contains("0.0 % of 3, burn 10.0"), "{table}");
 }
 
-/// Pipelined responses that leave together are counted one by one.
+/// Pipelined responses that leave together are counted separately.
 #[test]
 fn pipelined_responses_are_counted_each() {
     let site = Site::of_sizes(&[SMALL]);
@@ -186,7 +186,7 @@ fn what_was_learned_of_the_responses_of_upstreams() {
     );
 }
 
-/// The minute has to pass: in virtual time it takes none.
+/// A minute has to pass; in virtual time this takes no time.
 #[test]
 fn a_missed_objective_is_told_in_the_error_log() {
     use crate::common::in_virtual_time;

@@ -1,4 +1,4 @@
-//! Stopping: what is being sent is finished, and nothing new is begun.
+//! Stopping: responses in flight are completed, and nothing new is begun.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ fn a_stopping_server_finishes_what_it_is_sending() {
         for path in WRITE_PATHS {
             let server = Server::start(&site, path);
             let mut slow = begun(&server);
-            // What is asked for behind it is not begun any more.
+            // A request after it is no longer begun.
             slow.send(get("/size-10"));
             let mut idle = server.connect();
             assert_eq!(idle.get("/size-10").status, 200);
@@ -38,7 +38,7 @@ fn a_stopping_server_finishes_what_it_is_sending() {
             server.signal(signal);
             idle.assert_end();
             new_connections_are_refused(&server);
-            // Not even accepted yet (TCP_DEFER_ACCEPT): the kernel says so to its first byte.
+            // Not even accepted yet (TCP_DEFER_ACCEPT): the kernel resets the connection at its first byte.
             silent.try_send("G");
             silent.assert_gone();
             // Its request had begun.
@@ -50,7 +50,7 @@ fn a_stopping_server_finishes_what_it_is_sending() {
             server.assert_alive();
             assert!(slow.body(LARGE) == content(LARGE));
             slow.assert_end();
-            // The server waits a moment for its clients to go: one has sent what was not read.
+            // The server waits a moment for its clients to leave: one has sent bytes that were not read.
             drop(slow);
             assert_eq!(server.exit_status().code(), Some(0));
         }
@@ -84,7 +84,7 @@ fn a_second_signal_ends_it_at_once() {
         assert_eq!(idle.get("/size-10").status, 200);
         let _slow = begun(&server);
         server.signal(Signal::TERM);
-        // Its closing shows that the first has arrived.
+        // Its end shows that the first has arrived.
         idle.assert_end();
         wait_until("the end at the second signal", || {
             server.signal(Signal::TERM);

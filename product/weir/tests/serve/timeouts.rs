@@ -1,5 +1,5 @@
-//! Connections past their deadline are closed, and others are not. All wait at the same time, and none for an exact time; in virtual
-//! time, where there is a kernel for that, waiting takes none.
+//! Connections past their deadline are closed, and others are not. All wait at the same time, and none for an exact
+//! time. In virtual time, if there is a kernel for that, waiting takes no time.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn slow_clients_are_let_go() {
     });
 }
 
-/// Half a head behind a whole one is a request that was begun, not an idle connection.
+/// Half a head after a complete request is a request that has begun, not an idle connection.
 #[test]
 fn half_a_head_behind_a_request_is_timed_as_a_head() {
     if in_virtual_time(half_a_head_behind_a_request_is_timed_as_a_head) {
@@ -63,7 +63,7 @@ fn sends_half_a_second_head(mut client: Client) {
     client.assert_end();
 }
 
-/// A byte now and then does not restart the timer.
+/// An occasional byte does not restart the timer.
 fn sends_a_head_forever(mut client: Client) {
     client.send("GET /a HTTP/1.1\r\n");
     for _ in 0..25 {
@@ -90,7 +90,7 @@ fn sends_half_a_chunk(mut client: Client) {
     client.assert_end();
 }
 
-/// Nor does a byte of a body now and then: it used to, up to 20 s for each of a million.
+/// Nor does an occasional byte of a body: earlier it did, up to 20 s for each of a million.
 fn sends_a_body_forever(mut client: Client) {
     client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
     let is_refused = (0..200).any(|_| {
@@ -101,14 +101,14 @@ fn sends_a_body_forever(mut client: Client) {
     assert_eq!(client.response().status, 408);
 }
 
-/// The server closes its side at once, and what the client goes on sending does not keep the connection.
+/// The server closes its side immediately, and bytes that the client continues to send do not keep the connection.
 fn never_closes_after_a_refusal(mut client: Client) {
     client.send("nonsense\r\n\r\n");
     assert_eq!(client.response().status, 400);
     client.assert_end();
 }
 
-/// Slow is not idle: requests and bodies that keep coming, and responses that take long, are not cut.
+/// Slow is not idle: requests and bodies that keep arriving, and long responses, are not cut.
 #[test]
 fn steady_clients_are_not() {
     if in_virtual_time(steady_clients_are_not) {
@@ -141,7 +141,7 @@ fn steady_clients_are_not() {
     });
 }
 
-/// A reader that takes nothing is cut off, and the log says why.
+/// A client that reads nothing is cut off, and the log states the reason.
 #[test]
 fn a_reader_that_takes_nothing_is_let_go() {
     if in_virtual_time(a_reader_that_takes_nothing_is_let_go) {
@@ -158,13 +158,13 @@ fn a_reader_that_takes_nothing_is_let_go() {
     });
 }
 
-/// Time in which the server was stopped is not the clients': nobody could hear them.
+/// Time in which the server was stopped does not count against clients, because the server could not receive anything.
 #[test]
 fn a_stopped_process_cuts_nobody_off() {
     if in_virtual_time(a_stopped_process_cuts_nobody_off) {
         return;
     }
-    // Without a sandbox, which not every kernel has and which is then remarked upon.
+    // Without a sandbox, which not every kernel supports and whose absence would cause a remark.
     const LIMITS: [&str; 9] = [
         "--no-sandbox",
         "--header-timeout",
@@ -187,7 +187,7 @@ fn a_stopped_process_cuts_nobody_off() {
         server.signal(Signal::STOP);
         std::thread::sleep(Duration::from_secs(6));
         server.signal(Signal::CONT);
-        // Whatever is late is cut off at once.
+        // Any late connection is cut off immediately.
         std::thread::sleep(Duration::from_millis(300));
         asking.send("t: a\r\n\r\n");
         assert_eq!(asking.response().status, 200);

@@ -26,7 +26,7 @@ fn told(server: &Server) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The responses that are listed one by one.
+/// The responses that are listed individually.
 fn rows(server: &Server) -> Vec<Value> {
     told(server)["under_way"]["responses"].as_array().unwrap().clone()
 }
@@ -35,7 +35,7 @@ fn left(server: &Server) -> Option<u64> {
     rows(server).first()?["left_bytes"].as_u64()
 }
 
-/// Once it is so of the first of them.
+/// Waits until the condition is true of the first response, and returns it.
 fn row(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     wait_until(what, || rows(server).first().is_some_and(&is_so));
     rows(server).remove(0)
@@ -87,14 +87,14 @@ fn a_client_that_stopped_reading_is_named_and_no_byte_of_its_request_moves_a_cur
     let line = said.lines().find(|line| line.contains("its client")).unwrap();
     assert!(line.contains("16.8 MB") && line.contains("127.0.0.1") && line.ends_with("%1B[2J"), "{said}");
     assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
-    // What it was sent is booked once a second.
+    // Its sent bytes are recorded once a second.
     wait_until("its client to be told", || told(&server)["clients"][0]["bytes_lately"].as_u64() > Some(0));
     let clients = &told(&server)["clients"][0];
     assert_eq!(
         (&clients["client"], &clients["under_way"], &clients["connections"]),
         (&"127.0.0.1".into(), &1.into(), &1.into())
     );
-    // What could move one is no request, or is a path that is shown escaped.
+    // A name that could move the cursor is not a valid request, or is a path that is displayed escaped.
     for (hostile, status) in [("\x1b[2J", 400), ("\u{9b}2J", 400), ("\u{202e}", 404)] {
         let mut other = server.connect();
         other.send(get(&format!("/{hostile}")));
@@ -304,7 +304,7 @@ fn a_terminal_that_changes_its_size_is_drawn_on_anew() {
     assert_eq!(status.unwrap().code(), Some(1));
 }
 
-/// It said that the server is none.
+/// Earlier it reported that the process is not a server.
 #[test]
 fn a_server_that_is_replaced_is_followed_and_one_that_ended_is_named() {
     let site = Site::of_sizes(&[1000]);

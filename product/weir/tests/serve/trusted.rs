@@ -1,4 +1,5 @@
-//! Clients behind a proxy that an operator trusts: each request is its client's, whatever connection brings it, and nobody else is believed.
+//! Clients behind a proxy that an operator trusts: each request belongs to its client, whatever connection carries it,
+//! and no other sender is trusted.
 
 use std::net::TcpStream;
 
@@ -20,7 +21,7 @@ fn ask(client: &mut Client, path: &str, fields: &str) -> u16 {
     client.response().status
 }
 
-/// The addresses of the log, in the order of the lines.
+/// The addresses in the log, in the order of the lines.
 fn remotes(server: &Server) -> Vec<String> {
     let lines = server.stdout();
     let logged = lines.iter().filter_map(|line| line.split_once("\"remote_addr\":\""));
@@ -66,7 +67,7 @@ fn streams_of_one_connection_are_of_several_clients() {
     assert_eq!(found, ["192.0.2.1", "192.0.2.2"]);
 }
 
-/// Their limits are their own, and the proxy has none of connections.
+/// Each client has its own limits, and the proxy has no limit of connections.
 #[test]
 fn clients_behind_a_proxy_have_their_own_limits() {
     let limits = ["--client-requests", "1", "--client-connections", "1"];
@@ -141,7 +142,7 @@ fn echo(asked: &Asked, socket: &mut TcpStream) -> bool {
     answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{said}", said.len()).as_bytes()])
 }
 
-/// RFC 7239: what a trusted proxy said is kept and ours added; what others say is dropped.
+/// RFC 7239: the value from a trusted proxy is kept and ours added; the values of others are dropped.
 #[test]
 fn upstreams_are_told_what_trusted_proxies_said() {
     let upstream = Upstream::start(echo);
@@ -160,7 +161,7 @@ fn upstreams_are_told_what_trusted_proxies_said() {
     }
 }
 
-/// Otherwise a site that sends its clients to HTTPS would send those of a proxy with TLS round and round.
+/// Otherwise a site that redirects its clients to HTTPS would redirect those of a proxy with TLS without end.
 #[test]
 fn a_proxy_that_speaks_tls_is_believed() {
     let site = site();

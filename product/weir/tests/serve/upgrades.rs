@@ -1,4 +1,4 @@
-//! `weir upgrade`: another process takes the sockets, and no client is refused.
+//! `weir upgrade`: another process takes over the sockets, and no client is refused.
 
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -13,7 +13,7 @@ const SMALL: usize = 1 << 10;
 /// A size beyond the buffers of two sockets.
 const HUGE: usize = 16 << 20;
 
-/// The process that serves now, ended with the test.
+/// The process that serves now, which is ended with the test.
 #[derive(Debug)]
 pub struct Serving(pub u32);
 
@@ -32,7 +32,7 @@ fn has_ended(number: u32) -> bool {
     test_kill_process(pid(number)).is_err() || state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"))
 }
 
-/// The number of the next process, or what was said of it.
+/// Returns the process number of the next process, or the error message.
 pub fn upgrade(old: u32) -> Result<Serving, String> {
     by(&["upgrade"], old)
 }
@@ -50,7 +50,7 @@ pub fn serving(output: Output) -> Result<Serving, String> {
     }
 }
 
-/// A port that was free a moment ago: the next process is to have the same, so it cannot be 0.
+/// A port that was free a moment ago. The next process must have the same one, so it cannot be 0.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -72,7 +72,7 @@ fn five_upgrades_lose_no_request_and_cut_no_download() {
         let mut download = server.connect();
         download.send(get(&format!("/size-{HUGE}")));
         download.wait_for_first_byte();
-        // Closed by the server where its process is followed by another; never refused, and never without an answer.
+        // Closed by the server if another process replaces its process; never refused, and never without a response.
         let ask = || {
             while !is_over.load(Ordering::Relaxed) {
                 let mut client = server.connect();
@@ -135,7 +135,7 @@ fn of_several_upgrades_at_once_one_takes_over() {
     });
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
     for said in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
-        // By when it asked.
+        // Closed if it was requested from the old process.
         let old = server.pid();
         let why = [
             format!("server {old} serves on"),
@@ -170,7 +170,7 @@ fn a_reload_by_another_program_puts_that_in_place() {
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
 }
 
-/// The command ended with a panic, though the new process served.
+/// Earlier the command ended with a panic, although the new process served.
 #[test]
 fn an_upgrade_and_a_reload_of_which_nobody_reads_succeed() {
     let site = Site::of_sizes(&[SMALL]);
@@ -201,7 +201,7 @@ fn successor(old: u32) -> Serving {
     Serving(processes.find(is_it).expect("a process after it"))
 }
 
-/// It went on listening there, and commands still reached the process that finishes a download.
+/// Earlier it continued to listen there, and commands still reached the process that finishes a download.
 #[test]
 fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
@@ -221,7 +221,7 @@ fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
     assert!(download.response().body == content(HUGE));
 }
 
-/// It wrote to the file that the rotation had moved away, for as long as a download took.
+/// Earlier it wrote to the file that the rotation had moved away, for as long as a download took.
 #[test]
 fn a_process_that_finishes_a_download_reopens_its_log() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
@@ -244,8 +244,8 @@ fn a_process_that_finishes_a_download_reopens_its_log() {
     assert!(said.lines().count() == 1 && said.contains(&format!("/size-{HUGE} ")), "{said}");
 }
 
-/// The recipe for logrotate signals the main process of the service, which is the new one, and nothing else: the
-/// signal ended a `weir reload` and a DNS hook under way.
+/// The recipe for logrotate signals only the main process of the service, which is the new one. Earlier the signal also
+/// ended a running `weir reload` and a DNS hook.
 #[test]
 fn the_new_process_has_the_old_one_reopen_its_log() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
@@ -269,8 +269,8 @@ fn the_new_process_has_the_old_one_reopen_its_log() {
     assert_eq!(server.exit_status().code(), Some(0));
 }
 
-/// The second process ended as soon as it had nothing to do. The third took that for the end of the first, and the first
-/// heard of no rotation any more.
+/// Earlier the second process ended as soon as it had nothing to do. The third took that for the end of the first,
+/// which was then not notified of rotations.
 #[test]
 fn a_process_two_upgrades_ago_is_not_forgotten() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
@@ -313,7 +313,7 @@ fn a_process_two_upgrades_ago_is_not_forgotten() {
     wait_until("HTTP/3 for newcomers", leads_to_http3);
 }
 
-/// A server that has given root up could be anybody's by now: its word is no command for root.
+/// A server that has given up root could be compromised by now: its messages are not commands for root.
 #[test]
 fn root_says_itself_how_a_server_of_another_user_is_followed() {
     if !crate::user::is_root() {
@@ -351,7 +351,7 @@ fn one_that_cannot_start_changes_nothing() {
         assert!(said.contains(reason) && said.contains("serves on"), "{said}");
         assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
     }
-    // And one whose process is gone before it is ready.
+    // This process is gone before it is ready.
     file(&site, port, "");
     let _serving = upgrade(server.pid()).unwrap();
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
@@ -359,7 +359,7 @@ fn one_that_cannot_start_changes_nothing() {
     assert_eq!(said.status.code(), Some(1));
 }
 
-/// Over TLS and HTTP/3: the sockets of both go over.
+/// Over TLS and HTTP/3, the sockets of both are passed on.
 #[test]
 fn tls_and_its_udp_socket_go_over() {
     let site = Site::of_sizes(&[SMALL]);
@@ -379,7 +379,7 @@ fn tls_and_its_udp_socket_go_over() {
     let second = upgrade(first.0).unwrap();
     wait_until("the end of the first", || has_ended(first.0));
     std::mem::forget(first);
-    // The second hears of that end a moment later, and offers HTTP/3 from then on.
+    // The second process is notified of that end a moment later, and offers HTTP/3 from then on.
     wait_until("an offer of HTTP/3", || {
         let mut client = made.trust().connect(server.address, "a.test");
         client.send("GET /size-1024 HTTP/1.1\r\nHost: a.test\r\n\r\n");

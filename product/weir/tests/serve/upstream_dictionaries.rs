@@ -1,4 +1,4 @@
-//! Pages of a program as dictionaries of its next ones (RFC 9842), over TLS.
+//! Pages of a program as dictionaries of its later ones (RFC 9842), over TLS.
 
 use std::io::Read;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use crate::common::{Server, Site, Upstream, answer, answer_last, wait_until};
 use crate::http3::Asking;
 
 const TOKENS: &str = "gzip, br, zstd, dcb, dcz";
-/// The frame that comes before those of Zstandard (RFC 9842 section 5), with the digest behind it.
+/// The frame before those of Zstandard (RFC 9842 section 5), followed by the digest.
 const MAGIC: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
 
-/// A page whose lines no coding finds twice in it.
+/// A page whose lines contain nothing that a coding finds twice in it.
 fn page(title: &str) -> Vec<u8> {
     let lines = (0..600_u32).map(|at| format!("<li>{:08x}\n", at.wrapping_mul(2_654_435_761) ^ 0xabcd_1234));
     format!("<title>{title}</title>\n{}", lines.collect::<String>()).into_bytes()
 }
 
-/// Its pages; `/cut` ends in the middle, `/coded` says gzip and sends text, `/own` belongs to its visitor.
+/// A program with pages; `/cut` ends in the middle, `/coded` announces gzip and sends text, `/own` belongs to its
+/// visitor.
 fn program() -> Upstream {
     Upstream::start(|asked, socket| {
         let path = asked.path().to_string();
@@ -53,7 +54,7 @@ struct Bench {
     _program: Upstream,
 }
 
-/// The answer to one request.
+/// The response to one request.
 struct Got {
     head: String,
     body: Vec<u8>,
@@ -71,7 +72,7 @@ impl Bench {
         Bench { server: Server::run(&site.path("weir.toml")), trust: made.trust(), _program: program }
     }
 
-    /// Asks over a connection of its own; the body is what came until its end.
+    /// Sends a request over a separate connection; the body consists of the bytes until its end.
     fn ask(&self, path: &str, lines: &str) -> Got {
         let mut client = self.trust.connect(self.server.address, "localhost");
         client.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{lines}\r\n"));
@@ -80,7 +81,7 @@ impl Bench {
         Got { head, body }
     }
 
-    /// Asks as a browser does that has this page.
+    /// Sends a request as a browser does that has this page.
     fn with(&self, path: &str, dictionary: &[u8]) -> Got {
         let digest = STANDARD.encode(digest_of(dictionary));
         self.ask(
@@ -111,7 +112,7 @@ fn digest_of(bytes: &[u8]) -> [u8; 32] {
     server::digest_of(bytes)
 }
 
-/// The page that was read makes the next one short, over HTTP/1.1 and HTTP/3, whichever of them brought it.
+/// The page that was read makes the next one short, over HTTP/1.1 and HTTP/3, whichever of them carried it.
 #[test]
 fn the_next_page_of_a_program_is_what_is_new() {
     let bench = Bench::new("upstream_dictionaries = true");
@@ -119,7 +120,7 @@ fn the_next_page_of_a_program_is_what_is_new() {
     assert_eq!(first.field("Use-As-Dictionary"), "match=\"/*\", match-dest=(\"document\")");
     assert!(first.field("Content-Encoding") == "zstd" && first.body.len() > 1_000, "{}", first.head);
     for path in ["/b", "/chunked"] {
-        // Another thread keeps it.
+        // Another thread stores it.
         wait_until("page that is kept", || bench.with(path, &page("/a")).is_with_dictionary());
         let next = bench.with(path, &page("/a"));
         assert!(next.body.len() < 200, "{path}: {}", next.body.len());
@@ -139,7 +140,7 @@ fn the_next_page_of_a_program_is_what_is_new() {
     assert_eq!((came.field("content-encoding"), came.body.len() < 200), (Some("dcz"), true));
 }
 
-/// Whatever a client claims to have, and whatever the program does, a page comes as it is or in another coding.
+/// Whatever a client claims to have, and whatever the program does, a page is sent as it is or in another coding.
 #[test]
 fn what_is_wrong_leaves_the_page() {
     let bench = Bench::new("upstream_dictionaries = true");
@@ -148,7 +149,7 @@ fn what_is_wrong_leaves_the_page() {
         assert_eq!(got.field("Use-As-Dictionary").is_empty(), !["/a", "/cut"].contains(&path), "{path}");
     }
     wait_until("page that is kept", || bench.with("/b", &page("/a")).is_with_dictionary());
-    // Pages are stored in their order, so those before are not going to be.
+    // Pages are stored in order, so the earlier ones will not be stored any more.
     for other in ["/cut", "/coded", "/own", "/a?q=x", "/never"] {
         assert!(!bench.with("/b", &page(other)).is_with_dictionary(), "{other}");
     }

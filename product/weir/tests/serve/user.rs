@@ -1,4 +1,4 @@
-//! From root to a user without privileges: all threads, for good, and with what is opened later in mind.
+//! From root to a user without privileges: in all threads, permanently, and with regard to files that are opened later.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -65,7 +65,7 @@ fn every_thread_is_the_user_without_privileges() {
     }
 }
 
-/// Opened as the user from the start, they can be opened again.
+/// Files opened as the user from the start can be opened again.
 #[test]
 fn logs_are_the_users_own_and_rotate() {
     if !is_root() {
@@ -76,7 +76,7 @@ fn logs_are_the_users_own_and_rotate() {
     std::fs::create_dir(&folder).unwrap();
     let name = log.display().to_string();
     let dir = site.served().display().to_string();
-    // The folder of a clone may be closed to other users.
+    // The folder of a clone may not be accessible to other users.
     let state = site.outside("state").display().to_string();
     let args = ["--user", "nobody", "--access-log", &name, "--state", &state];
     let output = run_to_end(&[&["serve", &dir, "--listen", "127.0.0.1:0"], &args[..]].concat());
@@ -118,7 +118,7 @@ fn mistakes_about_users_are_told() {
     }
 }
 
-/// A copy, since another user may not see the folder of the build.
+/// A copy, because another user may not have access to the build folder.
 #[test]
 fn only_root_becomes_somebody_else() {
     let site = Site::with(&[("a", b"hello")]);

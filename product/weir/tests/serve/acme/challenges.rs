@@ -1,4 +1,4 @@
-//! How an authority is shown that a host is this server's.
+//! The ways to prove to an authority that a host belongs to this server.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -17,7 +17,7 @@ fn a_handshake_needs_no_port_without_tls() {
     assert_eq!(pebble.trust().connect(pebble.tls, "a.test").get("/a.txt").1, b"files of the site");
 }
 
-/// The program of the operator cannot be run by the server itself, whose sandbox forbids it.
+/// The server itself cannot run the operator's program, because its sandbox forbids it.
 #[test]
 fn a_wildcard_is_shown_by_a_program_that_sets_records() {
     let site = site();
@@ -67,7 +67,7 @@ fn a_host_that_is_refused_holds_up_no_other() {
     ["a.test", "b.test"].iter().for_each(|host| said(&server, &format!("a certificate for {host} is in force")));
 }
 
-/// Nothing answers at the port where the authority asks.
+/// No server answers on the port that the authority queries.
 #[test]
 fn an_answer_that_does_not_arrive_is_told_in_the_authority_s_words() {
     let site = site();

@@ -1,4 +1,4 @@
-//! The folder that keeps certificates: full, of somebody else, shared, and with very many.
+//! The folder that keeps certificates: full, owned by another user, shared, or with many certificates.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -7,7 +7,7 @@ use crate::common::pebble::{Pebble, Settings};
 use crate::common::{Client, Server, get, run_to_end, weir_under};
 use crate::user::{is_root, of_threads};
 
-/// A certificate could not be kept, so weir orders none, serves, and goes on once there is room.
+/// A certificate could not be stored, so weir orders none, serves, and continues once there is room.
 #[test]
 fn a_full_folder_costs_no_order() {
     let site = site();
@@ -54,7 +54,8 @@ fn a_folder_that_is_read_only_or_of_somebody_else_is_named_with_the_cure() {
     server.assert_alive();
 }
 
-/// From root to a user in the sandbox: both ports bound, the folder made for that user, names looked up.
+/// From root to a user in the sandbox: both ports are bound, the folder is created for that user, and names are looked
+/// up.
 #[test]
 fn a_server_that_root_starts_orders_as_its_user() {
     let site = site();
@@ -77,7 +78,7 @@ fn a_server_that_root_starts_orders_as_its_user() {
         assert_eq!(std::fs::metadata(&folder).unwrap().uid(), own, "{}", folder.display());
     }
     assert_ne!(own, 0);
-    // Another start finds what the user has kept.
+    // Another start finds the files that the user has stored.
     drop(server);
     let server = serve(&site, &pebble, &state, &["a.test"], &flags);
     assert!(pebble.trust().accepts(pebble.tls, "a.test"));
@@ -92,7 +93,7 @@ fn a_second_process_reads_and_takes_over_when_the_first_one_ends() {
     let first = serve(&site, &pebble, &state, &["a.test"], &[]);
     said(&first, "a certificate for a.test is in force");
     drop(first);
-    // The first has other ports, so that the authority asks the second.
+    // The first server has other ports, so that the authority queries the second.
     let mut command = weir_under(&[]);
     command.arg("serve").arg(site.served()).arg("--state").arg(&state).args([
         "--domain",
@@ -110,7 +111,7 @@ fn a_second_process_reads_and_takes_over_when_the_first_one_ends() {
     assert!(pebble.trust().accepts(pebble.tls, "b.test"));
 }
 
-/// They are all in force from the start on, and nobody is asked for one.
+/// All are in force from the start, and none is ordered.
 #[test]
 fn a_thousand_certificates_are_in_force_at_once() {
     let site = site();

@@ -1,4 +1,4 @@
-//! Renewals, at the authority's wish and by a clock that is moved.
+//! Renewals, suggested by the authority and caused by a clock that is moved.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -51,14 +51,14 @@ fn no_request_fails_while_a_certificate_is_renewed() {
     });
     println!("{} requests, {:?}", sent.into_inner(), server.stderr());
     assert_eq!(old.get("/a.txt").1, b"files of the site", "a connection from before");
-    // One that resumes no session is shown the certificate.
+    // A client that resumes no session gets the certificate.
     let mut new = pebble.trust().connect(pebble.tls, "a.test");
     assert_eq!(new.get("/a.txt").1, b"files of the site");
     assert_ne!(leaf(&new), before);
     server.assert_alive();
 }
 
-/// While the server runs its clock goes eight days ahead: a certificate of ten days is renewed.
+/// While the server runs its clock is moved forward by eight days: a certificate of ten days is renewed.
 #[test]
 fn a_clock_that_goes_ahead_is_noticed() {
     let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -78,7 +78,7 @@ fn a_clock_that_goes_ahead_is_noticed() {
     let under = ["env", &preload, &file, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"];
     let server = serve_under(&under, &site, &pebble, (&state, &["a.test"]), &[]);
     said(&server, "a certificate for a.test is in force, for 9 days");
-    // Of an authority that has forgotten the account.
+    // The authority has forgotten the account.
     pebble.stop();
     pebble.change(Settings::default());
     pebble.start_again();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use uplink::congestion;
 
-/// Two hosts, the server's and the clients', joined by a cable; both are gone when this is dropped.
+/// Two hosts, the server's and the clients', connected by a cable; both are removed when this is dropped.
 pub struct Cable {
     server: String,
     client: String,
@@ -16,11 +16,11 @@ pub struct Cable {
 
 static CABLES: AtomicU32 = AtomicU32::new(0);
 
-/// The address of the server. Every cable has its own pair of hosts, so all can use the same.
+/// The address of the server. Every cable has its own pair of hosts, so all can use the same address.
 pub const SERVER: &str = "198.18.60.1:80";
 
 impl Cable {
-    /// `None` without the privilege for it; says so, or fails where nothing may be skipped.
+    /// `None` without the required privilege; prints that, or fails if no test may be skipped.
     pub fn lay() -> Option<Cable> {
         if !rustix::process::geteuid().is_root() {
             let why = "making network namespaces needs root";
@@ -41,7 +41,7 @@ impl Cable {
             ip(&format!("-n {host} link set lo up"));
             ip(&format!("-n {host} link set {interface} up"));
         }
-        // BBR would leave gaps of its own between its packets, and worse bands would fill them.
+        // BBR would leave gaps between its packets, which worse bands would fill.
         congestion::while_allowed("cubic", || {
             cable.at_server(|| std::fs::write(congestion::CHOSEN, "cubic").unwrap());
             Ok::<(), uplink::Error>(())
@@ -68,7 +68,7 @@ impl Cable {
 impl Drop for Cable {
     fn drop(&mut self) {
         for host in [&self.server, &self.client] {
-            // What a tree there would have put back.
+            // The record of what a tree there would have restored.
             if let Ok(namespace) = std::fs::metadata(format!("/run/netns/{host}")) {
                 uplink::tree::forget_namespace(namespace.ino());
             }
@@ -82,7 +82,8 @@ pub fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// On a thread of its own, which alone changes its network; programs it starts have that one too.
+/// Runs in a separate thread, so that only that thread changes its network; programs that it starts have that network
+/// too.
 pub fn at<T: Send>(host: &str, action: impl FnOnce() -> T + Send) -> T {
     let network = File::open(format!("/run/netns/{host}")).unwrap();
     let inside = || {

@@ -7,17 +7,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto
 
 use super::PATIENCE;
 
-/// A connection. It panics, and so fails the test, at anything that violates HTTP/1.1.
+/// A connection. Anything that violates HTTP/1.1 causes a panic, and so fails the test.
 pub struct Client {
     stream: TcpStream,
-    /// Received and not yet used.
+    /// The bytes received and not yet used.
     buffer: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// Status line and field lines, without the empty line.
+    /// The status line and field lines, without the empty line.
     pub head: String,
     pub body: Vec<u8>,
 }
@@ -34,7 +34,7 @@ impl Client {
 
     /// Connects with the smallest receive buffer, so that unread bytes stay with the server.
     pub fn connect_narrow(address: SocketAddr) -> Client {
-        // CLOEXEC, or servers started meanwhile would inherit it.
+        // CLOEXEC, or servers started in the meantime would inherit it.
         let flags = SocketFlags::CLOEXEC;
         let fd = socket_with(AddressFamily::INET, SocketType::STREAM, flags, Some(ipproto::TCP)).unwrap();
         sockopt::set_socket_recv_buffer_size(&fd, 1).unwrap();
@@ -42,7 +42,7 @@ impl Client {
         Client::over(TcpStream::from(fd))
     }
 
-    /// From this address, port 0 for any.
+    /// Connects from this address, with port 0 for any.
     pub fn connect_from(local: &str, address: SocketAddr) -> Client {
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP)).unwrap();
@@ -62,7 +62,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Packets that have come from the server, bare acknowledgements and those of the connection's beginning included.
+    /// The number of packets received from the server, including bare acknowledgements and those of the handshake.
     pub fn packets_received(&self) -> u32 {
         let port = self.stream.local_addr().unwrap().port();
         let said =
@@ -72,12 +72,12 @@ impl Client {
         count.unwrap_or_else(|| panic!("no segs_in of port {port}: {said}"))
     }
 
-    /// For bytes the server may refuse to take.
+    /// Sends bytes that the server may refuse to take.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// The response to a GET, or any other with a body.
+    /// Reads the response to a GET, or any other response with a body.
     pub fn response(&mut self) -> Response {
         let (status, head) = self.head();
         let has_none = status < 200 || status == 204 || status == 304;
@@ -90,13 +90,13 @@ impl Client {
         Response { status, head, body: Vec::new() }
     }
 
-    /// Sends a GET and takes its response.
+    /// Sends a GET and reads its response.
     pub fn get(&mut self, target: &str) -> Response {
         self.send(get(target));
         self.response()
     }
 
-    /// A head and the status in it, leaving the body where it is.
+    /// Reads a head and returns its status with it; the body stays unread.
     pub fn head(&mut self) -> (u16, String) {
         loop {
             if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Exactly this many bytes.
+    /// Reads exactly this many bytes.
     pub fn body(&mut self, bytes: usize) -> Vec<u8> {
         while self.buffer.len() < bytes {
             assert!(self.more(), "the body ended at {} of {bytes} bytes", self.buffer.len());
@@ -115,13 +115,13 @@ impl Client {
         self.buffer.drain(..bytes).collect()
     }
 
-    /// All there is until the server closes.
+    /// Reads everything until the server closes.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() {}
         std::mem::take(&mut self.buffer)
     }
 
-    /// Bytes that have come, one at least, left where they are.
+    /// Waits for bytes and returns their number, at least one; they stay unread.
     pub fn waiting_bytes(&self) -> usize {
         self.stream.peek(&mut vec![0; 1 << 20]).unwrap()
     }
@@ -131,18 +131,18 @@ impl Client {
         self.stream.peek(&mut [0]).is_ok_and(|bytes| bytes == 1)
     }
 
-    /// The server closes, and has sent nothing else.
+    /// Asserts that the server closes without sending anything else.
     pub fn assert_end(&mut self) {
         let rest = self.rest();
         assert!(rest.is_empty(), "more came: {}", rest.escape_ascii());
     }
 
-    /// Waits for the first byte of a response, and leaves it where it is.
+    /// Waits for the first byte of a response, which stays unread.
     pub fn wait_for_first_byte(&mut self) {
         assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1, "the connection ended");
     }
 
-    /// The server ends the connection, by a close or, where it had not read everything, a reset.
+    /// Asserts that the server ends the connection, by a close or, if it had not read everything, by a reset.
     pub fn assert_gone(&mut self) {
         match self.stream.read(&mut [0]) {
             Ok(0) => {}
@@ -151,12 +151,12 @@ impl Client {
         }
     }
 
-    /// Asserts that no byte has come and that the server has not closed. It checks for a moment only.
+    /// Asserts that no byte has arrived and that the server has not closed. It only checks for a moment.
     pub fn assert_silent(&mut self) {
         assert!(self.is_silent(), "not silent: {:?}", self.buffer.escape_ascii().to_string());
     }
 
-    /// Returns whether neither bytes nor the end come within 100 ms.
+    /// Returns whether neither bytes nor the end arrive within 100 ms.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let kind = self.stream.peek(&mut [0]).map_err(|error| error.kind());
@@ -164,22 +164,22 @@ impl Client {
         self.buffer.is_empty() && kind == Err(ErrorKind::WouldBlock)
     }
 
-    /// No more will be sent, but responses are still read.
+    /// Closes the sending side; responses are still read.
     pub fn finish(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
-    /// Ends the connection as a process that is killed does: with a reset.
+    /// Ends the connection with a reset, like a process that is killed.
     pub fn reset(self) {
         sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// False at the end.
+    /// Reads more bytes. Returns false at the end.
     fn more(&mut self) -> bool {
         let mut bytes = vec![0; 64 << 10];
         let read = match self.stream.read(&mut bytes) {
             Ok(read) => read,
-            // A read with a timeout ends so when the process was stopped and goes on (signal(7)).
+            // A read with a timeout ends in this way if the process was stopped and continues (signal(7)).
             Err(error) if error.kind() == ErrorKind::Interrupted => return true,
             Err(error) => panic!("{error} after {:?}", self.buffer.escape_ascii().to_string()),
         };
@@ -189,7 +189,7 @@ impl Client {
 }
 
 impl Response {
-    /// The value of a field that is there once at the most.
+    /// The value of a field that occurs at most once.
     pub fn field(&self, name: &str) -> Option<&str> {
         field(&self.head, name)
     }
@@ -213,12 +213,12 @@ fn content_length(head: &str) -> usize {
     field(head, "Content-Length").and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("no length: {head}"))
 }
 
-/// Gives the status; every response says who and when.
+/// Checks a head and returns its status. Every response has Server and Date.
 fn check_head(head: &str) -> u16 {
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
     let status = status.unwrap_or_else(|| panic!("not a status line: {head}"));
     if status >= 200 {
-        // That of an upstream stays its own.
+        // The response of an upstream keeps its own.
         let is_passed_on = head.split("\r\n").any(|line| ["Via: 1.1 weir", "Via: 2 weir"].contains(&line));
         assert!(field(head, "Server") == Some("weir") || is_passed_on, "{head}");
         assert!(field(head, "Date").is_some_and(|date| date.ends_with(" GMT")), "{head}");

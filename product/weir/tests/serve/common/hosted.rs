@@ -1,4 +1,4 @@
-//! A server whose file is replaced.
+//! A server whose configuration file is replaced.
 
 use super::{Client, Server, Site, get};
 
@@ -8,7 +8,8 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// Starts a server of a site with files of these sizes; the text is the file without an address and the site's folder.
+    /// Starts a server of a site with files of these sizes. The text is the configuration without an address and the
+    /// site's folder.
     pub fn new(sizes: &[usize], text: &str) -> Hosted {
         let site = Site::of_sizes(sizes);
         write(&site, text);
@@ -27,7 +28,7 @@ impl Hosted {
     }
 }
 
-/// The file of a site, with an address.
+/// The complete configuration of a site, with an address.
 pub fn whole(site: &Site, text: &str) -> String {
     let root = site.served();
     format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", root.display())

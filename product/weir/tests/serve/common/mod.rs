@@ -24,10 +24,11 @@ pub use site::{Site, content};
 pub use upstream::{Asked, Upstream, answer, answer_last};
 pub use virtual_time::in_virtual_time;
 
-/// Longer than anything takes even on a busy machine; reached only when a test fails.
+/// The time limit of all waits, longer than anything takes on a busy machine; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The four ways bytes are written: straight into the socket, in the order of a turn, at the pace of the uplink, and while that is searched.
+/// The four ways in which bytes are written: directly into the socket, in the order of a turn, at the pace of the
+/// uplink, and during the search for that pace.
 pub const WRITE_PATHS: [&[&str]; 4] = [
     &["--shaping", "off", "--policy", "fair"],
     &["--shaping", "off", "--policy", "srpt"],
@@ -58,7 +59,7 @@ pub fn on_every_path_at_once(site: &Site, args: &[&str], test: impl Fn(&Server) 
     });
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {

@@ -1,4 +1,5 @@
-//! An authority for the tests: Pebble, whose names all lead to this machine. `scripts/pebble.sh` builds it.
+//! An authority for the tests: Pebble, with a DNS in which all names lead to this machine. `scripts/pebble.sh` builds
+//! it.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -25,14 +26,14 @@ pub struct Pebble {
     ports: [SocketAddr; 4],
 }
 
-/// The settings in which tests differ.
+/// The settings that differ between tests.
 #[derive(Clone)]
 pub struct Settings {
-    /// How long a certificate lasts.
+    /// The validity of a certificate in seconds.
     pub validity_s: u64,
-    /// The percentage of good nonces that are refused.
+    /// The percentage of valid nonces that are refused.
     pub refused_nonces: u32,
-    /// Verification waits a few seconds.
+    /// True if verification waits a few seconds.
     pub sleeps: bool,
     /// Pebble's environment.
     pub environment: Vec<(&'static str, &'static str)>,
@@ -46,8 +47,8 @@ impl Default for Settings {
     }
 }
 
-/// A free address of this machine, below the ports that the kernel gives to connections. Another program could take it
-/// all the same, in the moment until it is used.
+/// Returns a free address of this machine, below the ports that the kernel assigns to connections. Another program
+/// could still take it before it is used.
 fn free() -> SocketAddr {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -113,12 +114,12 @@ impl Pebble {
         self.wait();
     }
 
-    /// Has other settings from the next start on.
+    /// Uses other settings from the next start on.
     pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// Has the authority say that the certificate in this file should be renewed now (RFC 9773).
+    /// Makes the authority suggest to renew the certificate in this file now (RFC 9773).
     pub fn wants_renewed(&self, file: &Path) {
         let text = std::fs::read_to_string(file).unwrap();
         let leaf = text.split_once("-----BEGIN CERTIFICATE-----").unwrap().1;
@@ -147,7 +148,7 @@ impl Pebble {
         self.made.cert.to_str().unwrap()
     }
 
-    /// Flags for a server whose hosts this authority verifies.
+    /// The flags of a server whose hosts this authority verifies.
     pub fn flags(&self) -> Vec<String> {
         let [http, tls] = [self.http, self.tls].map(|address| address.to_string());
         let words = ["--listen", &tls, "--listen-http", &http, "--acme-ca", self.ca()];
@@ -156,7 +157,7 @@ impl Pebble {
         flags
     }
 
-    /// A client that trusts the authority's certificates alone.
+    /// A client that trusts only the authority's certificates.
     pub fn trust(&self) -> Trust {
         let mut client = self.made.trust().connect(self.management, "127.0.0.1");
         client.send(&get("/roots/0"));

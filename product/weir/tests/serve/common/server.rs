@@ -23,17 +23,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Ready when this returns.
+    /// Starts a server, which is ready when this returns.
     pub fn start(site: &Site, args: &[&str]) -> Server {
         Server::start_at("127.0.0.1:0", site, args)
     }
 
-    /// Listening on this address.
+    /// Starts a server that listens on this address.
     pub fn start_at(address: &str, site: &Site, args: &[&str]) -> Server {
         Server::start_under(&[], address, site, args)
     }
 
-    /// Started by another program, which is named with its own arguments.
+    /// Starts a server with another program, given with its arguments.
     pub fn start_under(under: &[&str], address: &str, site: &Site, args: &[&str]) -> Server {
         let mut command = weir_under(under);
         command.arg("serve").arg(site.served()).args(["--listen", address]).args(args);
@@ -49,7 +49,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    /// From a file, which names the address.
+    /// Starts a server from a file, which contains the address.
     pub fn run(file: &Path) -> Server {
         let mut command = weir_under(&[]);
         command.arg("run").arg(file);
@@ -64,7 +64,7 @@ impl Server {
         let mut address = None;
         wait_until("the line that says the server is ready", || {
             assert!(child.try_wait().unwrap().is_none(), "the server ended: {:?}", stderr.lock().unwrap());
-            // On standard error where a log has standard output.
+            // On standard error if a log uses standard output.
             let lines = [stdout.lock().unwrap().clone(), stderr.lock().unwrap().clone()].concat();
             address = lines.iter().find(|line| line.starts_with(READY)).map(|line| address_in(line));
             address.is_some()
@@ -76,12 +76,13 @@ impl Server {
         Client::connect(self.address)
     }
 
-    /// Whole lines written so far.
+    /// The complete lines on standard output so far.
     pub fn stdout(&self) -> Vec<String> {
         self.stdout.lock().unwrap().clone()
     }
 
-    /// The lines without that at the start and without the warning about root, as which many tests run ([`Server::warnings`]).
+    /// The lines on standard error, except the one at the start and the warning about root, as whom many tests run
+    /// ([`Server::warnings`]).
     pub fn stderr(&self) -> Vec<String> {
         let is_known = |line: &&String| line.contains(WARNING) || line.starts_with(READY);
         self.stderr.lock().unwrap().iter().filter(|line| !is_known(line)).cloned().collect()
@@ -99,7 +100,7 @@ impl Server {
         kill_process(Pid::from_raw(self.pid as i32).unwrap(), signal).unwrap();
     }
 
-    /// Stops all threads, as they are; [`Signal::CONT`] lets them go on.
+    /// Stops all threads; [`Signal::CONT`] lets them continue.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         wait_until("all threads to stop", || {
@@ -130,7 +131,7 @@ impl Server {
         assert!(panics.is_empty(), "{panics:?}");
     }
 
-    /// Changes how many files it may have open; gives how many it could before.
+    /// Changes the maximum number of its open files; returns the earlier maximum.
     pub fn limit_descriptors(&self, descriptors: u64) -> u64 {
         let pid = Pid::from_raw(self.pid as i32);
         let maximum = getrlimit(Resource::Nofile).maximum;
@@ -156,12 +157,12 @@ pub fn run_to_end(args: &[&str]) -> Output {
     run_to_end_under(&[], args)
 }
 
-/// The same, started by another program.
+/// Runs the program in the same way, started by another program.
 pub fn run_to_end_under(under: &[&str], args: &[&str]) -> Output {
     weir_under(under).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// The program, started by another one, which is named with its own arguments.
+/// The command of the program, started by another program, which is given with its arguments.
 pub fn weir_under(under: &[&str]) -> Command {
     let words = [under, &[WEIR]].concat();
     let mut command = Command::new(words[0]);
@@ -170,7 +171,7 @@ pub fn weir_under(under: &[&str]) -> Command {
     command
 }
 
-/// Each server has a folder of its own for the rate that it saves.
+/// Returns a separate state folder for each server, in which it saves its rate.
 fn state_folder() -> String {
     static SERVERS: AtomicUsize = AtomicUsize::new(0);
     let number = SERVERS.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +180,7 @@ fn state_folder() -> String {
 
 const READY: &str = "weir: serving ";
 
-/// `weir: serving DIR at http://ADDR:PORT/ (...)`, or the first address of several, or https.
+/// Parses `weir: serving DIR at http://ADDR:PORT/ (...)`; the first address if there are several, or https.
 fn address_in(line: &str) -> SocketAddr {
     let url = line.strip_prefix(READY).and_then(|rest| rest.split_once(" at http"));
     let address = url.and_then(|(_, rest)| rest.split_once("://")?.1.split_once('/')).map(|(address, _)| address);
@@ -188,7 +189,7 @@ fn address_in(line: &str) -> SocketAddr {
         .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))
 }
 
-/// A line of the error log without its time.
+/// Removes the time from a line of the error log.
 fn untimed(line: String) -> String {
     let is_time = |time: &str| {
         let digits = time.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
@@ -201,7 +202,7 @@ fn untimed(line: String) -> String {
     }
 }
 
-/// Reads lines as they come, so that the program never waits for us.
+/// Reads lines as they arrive, so that the program never waits for the test.
 fn gather(pipe: impl Read + Send + 'static, kept: fn(String) -> String) -> Arc<Mutex<Vec<String>>> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     std::thread::spawn({

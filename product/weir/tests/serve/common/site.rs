@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static SITES: AtomicU32 = AtomicU32::new(0);
 
-/// A folder of its own for one test, removed when the test ends. What is served is `site` in it, so that there is
-/// an outside to escape to.
+/// A folder for one test, removed when the test ends. The served folder is `site` in it, so that there are files
+/// outside that must not be reached.
 pub struct Site {
     folder: PathBuf,
 }
@@ -27,7 +27,7 @@ impl Site {
         site
     }
 
-    /// A site with files of these sizes, named `size-N`, each with [`content`] of its own.
+    /// A site with files of these sizes, named `size-N`, each with its own [`content`].
     pub fn of_sizes(sizes: &[usize]) -> Site {
         let site = Site::new();
         for &size in sizes {
@@ -55,7 +55,7 @@ impl Site {
         fs::write(path, content).unwrap();
     }
 
-    /// Replaces a file in one step, as a careful publisher does.
+    /// Replaces a file atomically, as a careful publisher does.
     pub fn replace(&self, name: &str, content: &[u8]) {
         let new = self.outside("new");
         fs::write(&new, content).unwrap();
@@ -73,8 +73,8 @@ impl Drop for Site {
     }
 }
 
-/// Bytes of which no two stretches are alike, different for every size, so that one file cannot pass for another nor a
-/// piece for the piece behind it.
+/// Bytes in which no two parts are alike, different for every size, so that one file cannot be confused with another,
+/// nor a part with the following part.
 pub fn content(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut bytes = Vec::with_capacity(size + 8);

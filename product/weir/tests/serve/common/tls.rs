@@ -1,4 +1,4 @@
-//! A client that speaks TLS, and the certificates it looks at.
+//! A TLS client that checks certificates.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,7 +44,7 @@ impl Made {
         made
     }
 
-    /// Flags for `weir serve`.
+    /// The flags for `weir serve`.
     pub fn flags(&self) -> [&str; 4] {
         ["--cert", self.cert.to_str().unwrap(), "--key", self.key.to_str().unwrap()]
     }
@@ -86,7 +86,7 @@ impl Trust {
         Trust::of(made, &[&TLS13, &TLS12])
     }
 
-    /// A handshake that the client refuses panics.
+    /// Connects; panics if the client refuses the handshake.
     pub fn connect(&self, address: SocketAddr, host: &str) -> TlsClient {
         let host = ServerName::try_from(host.to_string()).unwrap();
         let connection = ClientConnection::new(Arc::clone(&self.0), host).unwrap();
@@ -96,7 +96,7 @@ impl Trust {
         TlsClient { stream: StreamOwned::new(connection, socket) }
     }
 
-    /// Returns true if the host's certificate is trusted there, now.
+    /// Returns true if the host's certificate is trusted there now.
     pub fn accepts(&self, address: SocketAddr, host: &str) -> bool {
         let mut client = self.connect(address, host);
         client.stream.conn.complete_io(&mut client.stream.sock).is_ok() && !client.stream.conn.is_handshaking()
@@ -116,7 +116,7 @@ impl TlsClient {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    /// A head, its last line empty.
+    /// Reads a head, including its empty line.
     pub fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -127,7 +127,7 @@ impl TlsClient {
         String::from_utf8(head).unwrap()
     }
 
-    /// The body of a response with a length, and its head.
+    /// Reads a response that has a length. Returns its head and body.
     pub fn response(&mut self) -> (String, Vec<u8>) {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
@@ -141,7 +141,7 @@ impl TlsClient {
         self.response()
     }
 
-    /// The server has said that nothing follows: an end without that is an error of rustls.
+    /// Asserts that the server has announced the end with an alert; an end without one is an error in rustls.
     pub fn assert_end(&mut self) {
         assert_eq!(self.stream.read(&mut [0; 10]).unwrap(), 0);
     }

@@ -1,4 +1,4 @@
-//! A server behind the one that is tested, which answers as a test says.
+//! A server behind the tested one, which answers as a test specifies.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use super::PATIENCE;
 pub struct Asked {
     /// The head with its empty line.
     pub head: String,
-    /// The connection that it came on, from 0.
+    /// The number of the connection on which it arrived, from 0.
     pub connection: usize,
 }
 
-/// The way in which an upstream answers: gets the head, answers on the socket, and says whether the connection stays.
+/// How an upstream answers: receives the head, answers on the socket, and returns whether the connection stays.
 type Answer = dyn Fn(&Asked, &mut TcpStream) -> bool + Send + Sync;
 
-/// It listens until the test ends.
+/// An upstream that listens until the test ends.
 pub struct Upstream {
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -34,7 +34,7 @@ impl Asked {
         lines.into_iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Reads the body behind the head, as that frames it.
+    /// Reads the body of the request, framed as its head says.
     pub fn body(&self, socket: &mut TcpStream) -> Vec<u8> {
         let mut body = Vec::new();
         if self.field("Transfer-Encoding") == Some("chunked") {
@@ -60,7 +60,7 @@ impl Upstream {
         Upstream::start_at("127.0.0.1:0", answer)
     }
 
-    /// Listening on this address.
+    /// Starts an upstream that listens on this address.
     pub fn start_at(
         address: &str,
         answer: impl Fn(&Asked, &mut TcpStream) -> bool + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl Upstream {
     }
 }
 
-/// Reads up to these bytes; nothing where the client has left before.
+/// Reads up to these bytes; returns an empty text if the client has left before.
 fn until(socket: &mut TcpStream, end: &[u8]) -> String {
     let (mut read, mut byte) = (Vec::new(), [0]);
     while !read.ends_with(end) {
@@ -110,12 +110,12 @@ fn until(socket: &mut TcpStream, end: &[u8]) -> String {
     String::from_utf8(read).expect("text")
 }
 
-/// Writes a response; a client that has left may not want it.
+/// Writes a response, whose client may have left.
 pub fn answer(socket: &mut TcpStream, parts: &[&[u8]]) -> bool {
     socket.write_all(&parts.concat()).is_ok()
 }
 
-/// The same, and the connection ends.
+/// Writes a response and ends the connection.
 pub fn answer_last(socket: &mut TcpStream, parts: &[&[u8]]) -> bool {
     answer(socket, parts);
     false

@@ -1,4 +1,4 @@
-//! Certificates of several sites, new ones, and those that are wrong.
+//! Certificates of several sites, new ones, and invalid ones.
 
 use rustix::process::Signal;
 
@@ -40,12 +40,12 @@ fn each_host_has_its_certificate_and_its_files() {
     let (made, text) = several(&site);
     let server = run(&site, &text);
     for (host, at, files) in [("a.test", 0, "a"), ("y.b.test", 1, "b"), ("c.test", 2, "c")] {
-        // It trusts the one certificate alone.
+        // It trusts only this certificate.
         let mut client = made[at].trust().connect(server.address, host);
         client.send(&asking(host));
         assert_eq!(client.response().1, format!("files of {files}").as_bytes());
     }
-    // The site of this host has a certificate that is not for it, which is said.
+    // The site of this host has a certificate for other hosts, which is reported.
     said(&server, "c.pem` is not for x.b.test");
     let mut stranger = made[0].trust().connect(server.address, "d.test");
     assert!(stranger.stream.conn.complete_io(&mut stranger.stream.sock).is_err(), "that of a.test is not for it");
@@ -100,10 +100,10 @@ fn a_new_certificate_is_taken_and_a_wrong_one_is_not() {
     server.signal(Signal::HUP);
     said(&server, "3 sites are in force");
     new.trust().connect(server.address, "c.test").get("/");
-    // What was begun with the one from before goes on.
+    // Connections with the earlier certificate continue.
     kept.send(&asking("c.test"));
     assert_eq!(kept.response().1, b"files of c");
-    // And its sessions are resumed: the keys of tickets outlast the certificate.
+    // Their sessions are resumed: the keys of tickets outlast the certificate.
     let both = Trust::both(&[&made[2], &new]);
     for is_resumed in [false, true] {
         let mut client = both.connect(server.address, "c.test");
@@ -147,7 +147,7 @@ fn a_certificate_that_cannot_be_used_is_named() {
     assert_eq!(usage.status.code(), Some(2), "a key belongs to it");
 }
 
-/// A renewal that failed does not keep a server from starting.
+/// A failed renewal does not keep a server from starting.
 #[test]
 fn an_expired_certificate_is_used_and_said() {
     let site = Site::with(&[("a.txt", b"hello")]);

@@ -1,4 +1,4 @@
-//! Clients that speak another protocol, or violate TLS: they are bounded and logged, and do not affect others.
+//! Clients that use another protocol or violate TLS: they are bounded and logged, and do not affect others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ fn said(server: &Server, part: &str) {
     wait_until(part, || server.stderr().iter().any(|line| line.contains(part)));
 }
 
-/// All that the server says until it ends the connection, or resets it.
+/// Everything that the server sends until it ends or resets the connection.
 fn said_to(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -91,7 +91,7 @@ fn clients_that_leave_in_the_middle_hurt_nobody() {
             let mut client = made.trust().connect(server.address, "localhost");
             client.send(&get("/size-3000000"));
             client.head();
-            // Closed with bytes unread, it is a reset.
+            // Closed with unread bytes, it is a reset.
         }
         // Half a record, then the end.
         let mut client = made.trust().connect(server.address, "localhost");
@@ -116,6 +116,6 @@ fn a_slow_handshake_ends() {
     stream.write_all(&made.trust().hello()[..100]).unwrap();
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     said(&server, "no handshake within 10 s");
-    // Past its handshake a client has the time that is for a request.
+    // After its handshake a client has the time limit of a request.
     assert_eq!(made.trust().connect(server.address, "localhost").get("/a.txt").1, b"hello");
 }
