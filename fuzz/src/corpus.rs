@@ -1,5 +1,5 @@
-//! The inputs kept for a target: one file, in which each stands behind its length ([`crate::Input::long_text`]), the shortest first.
-//! `cargo xtask fuzz --keep` writes it.
+//! The inputs kept for a target, in one file, in which each is preceded by its length ([`crate::Input::long_text`]),
+//! the shortest first. `cargo xtask fuzz --keep` writes it.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Input, Target};
 
-/// The folder of all of them.
+/// The folder of all corpora.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
@@ -17,7 +17,7 @@ pub fn file(name: &str) -> PathBuf {
     folder().join(name).with_extension("bin")
 }
 
-/// Every input of a target: those that are kept, none where there is no file, and its seeds.
+/// Reads every input of a target: the kept ones, none if there is no file, and its seeds.
 pub fn read(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     let bytes = match fs::read(file(target.name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -28,7 +28,7 @@ pub fn read(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     Ok(inputs)
 }
 
-/// Writes each into a file of its own, as libFuzzer wants them.
+/// Writes each input into a separate file, as libFuzzer requires.
 pub fn write(target: &Target, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (nth, input) in read(target)?.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Bytes as a program: whoever reads past their end reads zeros, so that every input has a meaning.
+//! Bytes that are read as a program. Reads past their end return zeros, so every input has a meaning.
 
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a>(&'a [u8]);
@@ -22,20 +22,20 @@ impl<'a> Input<'a> {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// So many bytes, or those that are left.
+    /// Takes this many bytes, or the remaining ones.
     pub fn take(&mut self, bytes: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(bytes.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// Bytes behind their number, of one byte.
+    /// Takes bytes that follow their number, which is one byte.
     pub fn text(&mut self) -> &'a [u8] {
         let bytes = self.byte().into();
         self.take(bytes)
     }
 
-    /// Bytes behind their number, of two.
+    /// Takes bytes that follow their number, which has two bytes.
     pub fn long_text(&mut self) -> &'a [u8] {
         let bytes = self.short().into();
         self.take(bytes)

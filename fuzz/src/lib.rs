@@ -1,11 +1,14 @@
-//! Everything that a peer can send, each as a function of bytes that must not panic ([`TARGETS`]), and the inputs kept for it.
+//! The inputs that a peer can send, each as a function of bytes that must not panic ([`TARGETS`]), and the inputs kept
+//! for it.
 //!
-//! A target is more than a parser called: it plays the caller's part as the bytes ask, and holds the answers to the bounds that are
-//! promised. The same function is run three ways: by tests over its corpus and over mutants of it, from a fixed seed; by libFuzzer,
-//! guided by coverage (`cargo xtask fuzz`); by hand on one file (`cargo run -p fuzz -- TARGET FILE`).
+//! A target is more than a call of a parser: it plays the caller's part as the bytes direct, and checks the results
+//! against the guaranteed bounds. The same function is run in three ways: by tests over its corpus and over mutants of
+//! it, from a fixed seed; by libFuzzer, guided by coverage (`cargo xtask fuzz`); by hand on one file (`cargo run -p
+//! fuzz -- TARGET FILE`).
 //!
-//! An input is a program: an operation, its operands, the next operation ([`Input`]). So a mutation changes one thing that a peer does, and
-//! frames and datagrams stay whole unless the program says otherwise. Any bytes are a program.
+//! An input is a program: an operation, its operands, the next operation ([`Input`]). A mutation therefore changes one
+//! action of a peer, and frames and datagrams stay complete unless the program says otherwise. Any bytes are a valid
+//! program.
 
 pub mod corpus;
 mod input;
@@ -19,24 +22,24 @@ pub use mutate::Mutator;
 pub use reached::Reached;
 pub use script::Script;
 
-/// Bytes of an input: what is longer is longer by repetition, for which the programs have operations.
+/// The maximum bytes of an input. Longer inputs would only add repetition, for which the programs have operations.
 pub const INPUT_BYTES_MAX: usize = 4096;
 
 pub struct Target {
     pub name: &'static str,
-    /// Runs one input; a panic is a mistake of ours.
+    /// Runs one input; a panic is a bug.
     pub run: fn(&[u8]) -> Reached,
-    /// What the corpus has to reach together, and all that can be.
+    /// The marks that the corpus must reach together, which are all that exist.
     pub reaches: &'static [&'static str],
-    /// Inputs with a meaning, which a corpus grows from.
+    /// Meaningful inputs, from which a corpus grows.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// How many mutants a test runs: what takes a second or two.
+    /// The number of mutants in a test, which take a second or two.
     pub mutants: u32,
 }
 
 pub use targets::TARGETS;
 
-/// Lengths near powers of two, for seeds: the last ones are those that no peer may give.
+/// Lengths near powers of two, for seeds; the last ones are not allowed from any peer.
 pub const LENGTHS: [&str; 9] = [
     "2147483648",
     "4294967295",

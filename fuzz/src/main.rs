@@ -1,4 +1,4 @@
-//! `cargo run -p fuzz -- TARGET FILE...` runs inputs as the tests do, without libFuzzer: for a debugger.
+//! `cargo run -p fuzz -- TARGET FILE...` runs inputs as the tests do, without libFuzzer, for a debugger.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Mutants of a corpus, the same for the same seed: what tests run, where nobody watches the coverage.
+//! Mutants of a corpus, the same for the same seed. Tests run them without observing coverage.
 
 use rand::Rng;
 use rand::SeedableRng;
@@ -6,11 +6,11 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::INPUT_BYTES_MAX;
 
-/// Changes of one input at most.
+/// The maximum number of changes of one input.
 const CHANGES_MAX: u32 = 4;
-/// Bytes that one change copies, inserts or takes away, at most.
+/// The maximum number of bytes that one change copies, inserts or removes.
 const PIECE_BYTES_MAX: usize = 64;
-/// Powers of two at which numbers wrap, change their sign or lose their places.
+/// Powers of two at which numbers overflow, change their sign or lose precision.
 const POWERS: [u32; 5] = [31, 32, 53, 63, 64];
 /// Bytes at the limits of lengths, signs and types.
 const EDGES: [u8; 10] = [0, 1, 2, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
@@ -25,7 +25,7 @@ impl<'a> Mutator<'a> {
         Mutator { corpus, rng: ChaCha8Rng::seed_from_u64(seed) }
     }
 
-    /// The next mutant, of an input by chance.
+    /// Returns the next mutant, of a random input.
     pub fn next_mutant(&mut self) -> Vec<u8> {
         let mut bytes = self.any_input().to_vec();
         for _ in 0..self.rng.random_range(1..=CHANGES_MAX) {
@@ -73,7 +73,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Writes a number near a power of two in the place of the next one, or where there is none.
+    /// Writes a number near a power of two in place of the next number, or inserts one.
     fn change_number(&mut self, bytes: &mut Vec<u8>, at: usize) {
         let power = 1i128 << POWERS[self.rng.random_range(0..POWERS.len())];
         let number = power + self.rng.random_range(-300..300);

@@ -1,4 +1,4 @@
-//! What a run has come to, so that a target that has stopped reaching anything is noticed.
+//! The marks that a run has reached, so that a target that no longer reaches anything is noticed.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ impl Reached {
         self.0.insert(what);
     }
 
-    /// Marks it where this holds.
+    /// Adds the mark if the condition holds.
     pub fn mark_if(&mut self, holds: bool, what: &'static str) {
         if holds {
             self.mark(what);

@@ -1,4 +1,4 @@
-//! The other side of [`crate::Input`]: programs, written for seeds.
+//! The counterpart of [`crate::Input`]: writes programs, for seeds.
 
 #[derive(Debug, Default, Clone)]
 pub struct Script(Vec<u8>);
@@ -18,13 +18,13 @@ impl Script {
         self
     }
 
-    /// Their number, of one byte, and the bytes.
+    /// Appends the number of bytes, which is one byte, and the bytes.
     pub fn text(self, text: &[u8]) -> Script {
         let bytes = u8::try_from(text.len()).expect("a text of up to 255 bytes");
         self.byte(bytes).raw(text)
     }
 
-    /// Their number, of two, and the bytes.
+    /// Appends the number of bytes, which has two bytes, and the bytes.
     pub fn long_text(self, text: &[u8]) -> Script {
         let bytes = u16::try_from(text.len()).expect("a text of up to 65,535 bytes");
         self.short(bytes).raw(text)
@@ -35,7 +35,7 @@ impl Script {
         self
     }
 
-    /// All of another behind this.
+    /// Appends all of another script.
     pub fn then(self, other: Script) -> Script {
         self.raw(&other.0)
     }

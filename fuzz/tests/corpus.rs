@@ -1,4 +1,4 @@
-//! Every input that is kept, and mutants of them from a fixed seed, without libFuzzer: what runs wherever tests do.
+//! Runs all kept inputs, and mutants of them from a fixed seed, without libFuzzer, as part of the ordinary tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use fuzz::{INPUT_BYTES_MAX, Mutator, Reached, TARGETS, Target, corpus, target};
 
 const SEED: u64 = 1;
-/// Bytes of all inputs that are kept.
+/// The maximum bytes of all kept inputs.
 const CORPUS_BYTES_MAX: u64 = 300_000;
 
-/// Runs one input; one that panics is written to a file, which the panic names.
+/// Runs one input; if it panics, it is written to a file that the panic message names.
 fn run(target: &Target, name: &str, bytes: &[u8]) -> Reached {
     catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).unwrap_or_else(|_| {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{}", target.name));
@@ -18,7 +18,7 @@ fn run(target: &Target, name: &str, bytes: &[u8]) -> Reached {
     })
 }
 
-/// The corpus reaches what the target is for, and no mutant panics.
+/// Checks that the corpus reaches the target's marks, and that no mutant panics.
 fn check(name: &str) {
     let target = target(name).expect("a target");
     let inputs = corpus::read(target).unwrap();
@@ -33,7 +33,7 @@ fn check(name: &str) {
     }
 }
 
-/// A test for each target, and no target without one.
+/// Defines a test for each target, and checks that none is missing.
 macro_rules! targets {
     ($($test:ident $name:literal)*) => {
         $(#[test]

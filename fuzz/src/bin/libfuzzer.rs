@@ -1,5 +1,5 @@
-//! The targets under libFuzzer, one at a time: `cargo xtask fuzz` builds it with counters of coverage, says which target, and where its corpus
-//! is to be unpacked.
+//! Runs the targets under libFuzzer, one at a time. `cargo xtask fuzz` builds this with coverage counters and passes
+//! the target and the folder for the corpus.
 
 #![no_main]
 
@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use fuzz::{Target, corpus, target};
 use libfuzzer_sys::fuzz_target;
 
-/// The name of the target.
+/// The variable with the name of the target.
 const TARGET: &str = "WEIR_FUZZ_TARGET";
-/// A folder.
+/// The variable with the folder for the corpus.
 const CORPUS: &str = "WEIR_FUZZ_CORPUS";
 
 static CHOSEN: OnceLock<&Target> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Bodies of responses, as the sources of HTTP/2 and HTTP/3 ask for them, and of requests, as they give them.
+//! Bodies of responses, as sources for HTTP/2 and HTTP/3, and bodies of requests, as these deliver them.
 
 use std::time::UNIX_EPOCH;
 
@@ -11,10 +11,10 @@ use crate::Reached;
 #[derive(Debug)]
 pub struct Body {
     left: usize,
-    /// It has nothing every second time.
+    /// It has no bytes every second time.
     is_halting: bool,
     was_asked: bool,
-    /// Where it breaks off.
+    /// The position at which it fails.
     fails: bool,
 }
 
@@ -51,13 +51,13 @@ pub fn head() -> ResponseHead {
     response.into_head(&HttpDate::new(UNIX_EPOCH)).0
 }
 
-/// The body of a request that is wanted, as its server knows it.
+/// The body of a request that is wanted, as seen by its server.
 #[derive(Debug)]
 pub struct Upload {
     said: BodyLength,
     bytes: u64,
     has_ended: bool,
-    /// An event has said that there is something to read, or a read has left some.
+    /// An event has reported bytes to read, or a read has left some.
     pub is_readable: bool,
 }
 
@@ -66,7 +66,7 @@ impl Upload {
         Upload { said: request.body, bytes: 0, has_ended: false, is_readable: false }
     }
 
-    /// So much was asked for, and this came.
+    /// Checks the bytes returned by a read of at most `asked_bytes`.
     pub fn on_read(&mut self, asked_bytes: usize, came: &[u8], read: BodyRead, reached: &mut Reached) {
         assert!(came.len() <= asked_bytes, "{} bytes where {asked_bytes} were asked for", came.len());
         assert!(came.is_empty() || !self.has_ended, "content behind the end");

@@ -1,4 +1,4 @@
-//! `weir.toml`: the input is the file, and a request is asked about where it is one.
+//! `weir.toml`: the input is the file. If it is valid, it is queried about a request.
 
 use config::{Configuration, Question, explain, read};
 
@@ -55,7 +55,7 @@ fn seeds() -> Vec<Vec<u8>> {
         include_str!("../../../examples/several-sites.toml"),
         include_str!("../../../examples/hoster.toml"),
     ];
-    // Without their comments, which nobody has to mutate.
+    // Without their comments, which need no mutation.
     let bare = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         lines.map(|line| format!("{line}\n")).collect::<String>()

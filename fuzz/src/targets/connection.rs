@@ -1,7 +1,8 @@
-//! A connection of HTTP/1.1 and the part of a worker's loop: `way`, `count`, so many operations, then all that the client sends.
+//! A connection of HTTP/1.1 and part of a worker's loop: `way`, `count`, that many operations, then everything that the
+//! client sends.
 //!
-//! An operation takes so many bytes of it, lets a response go, lets time pass, or asks for the end. Where no time passes and nobody asks for
-//! the end, the responses are those to the same bytes in one piece.
+//! An operation takes some of the client's bytes, sends a response, lets time pass, or requests the end. If no time
+//! passes and no end is requested, the responses equal those to the same bytes in one piece.
 
 use http::{Method, Request};
 use server::Limits;
@@ -30,7 +31,7 @@ pub const TARGET: Target = Target {
 
 const OPERATIONS_MAX: u8 = 32;
 
-/// A connection, and what it has reached.
+/// A connection, and the marks that it has reached.
 struct Worker {
     driven: Driven,
     reached: Reached,
@@ -75,7 +76,7 @@ impl Worker {
     }
 }
 
-/// Small, so that bodies of a few bytes go past them.
+/// Small limits, which bodies of a few bytes exceed.
 fn limits() -> Limits {
     Limits { body_bytes_max: 256, ..Limits::default() }
 }
@@ -162,7 +163,7 @@ fn ends() -> [Vec<u8>; 10] {
     ]
 }
 
-/// Bodies of PUT are passed on, others thrown away.
+/// Bodies of PUT are passed on, others are discarded.
 fn is_wanted(request: &Request) -> bool {
     request.method == Method::Put
 }

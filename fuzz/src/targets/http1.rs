@@ -1,4 +1,4 @@
-//! Heads of HTTP/1.1, and what their fields mean to a file: the input is what a client sends.
+//! Heads of HTTP/1.1, and the meaning of their fields for a file. The input is the bytes that a client sends.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
@@ -39,10 +39,10 @@ pub const TARGET: Target = Target {
     mutants: 20_000,
 };
 
-/// Beginnings of an input whose answer is compared with that to all of it.
+/// The number of beginnings of an input whose result is compared with that of the whole.
 const PREFIXES: usize = 16;
 
-/// Small, so that an input of a few bytes goes past them.
+/// Small limits, which an input of a few bytes exceeds.
 const NARROW: Limits = Limits { head_bytes_max: 96, fields_max: 3 };
 
 fn run(bytes: &[u8]) -> Reached {
@@ -55,7 +55,7 @@ fn run(bytes: &[u8]) -> Reached {
     reached
 }
 
-/// It is found as soon as it is whole, and no sooner.
+/// A header is found as soon as it is complete, and no sooner.
 fn proxy_header(bytes: &[u8], reached: &mut Reached) {
     match parse_proxy_header(bytes) {
         Ok(Some(header)) => {
@@ -121,10 +121,11 @@ fn answer_to(head: &Head<'_>, behind: &[u8], reached: &mut Reached) {
     }
 }
 
-/// Beside those of the request: Host, what we say of the client, and what frames the body.
+/// The maximum number of fields added to those of the request: Host, the description of the client, and the framing of
+/// the body.
 const GATEWAY_FIELDS_MAX: usize = 9;
 
-/// An upstream reads the same request in its head.
+/// An upstream must read the same request in its head.
 fn pass_on(head: &Head<'_>, reached: &mut Reached) {
     let request = head.request;
     if request.all().count() + GATEWAY_FIELDS_MAX > FIELDS_MAX {

@@ -1,4 +1,4 @@
-//! The targets. Each has its operations in its file.
+//! The targets, each with its operations in its file.
 
 mod bodies;
 mod config;

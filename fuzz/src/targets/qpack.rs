@@ -1,4 +1,4 @@
-//! Header compression of HTTP/3 alone: the input is a field section, and once more a text in Huffman's code.
+//! Header compression of HTTP/3 alone: the input is a field section, and also a text in Huffman coding.
 
 use http::{Limits, Request, RequestBuilder};
 use quic::testing::{decode, encode};
@@ -21,7 +21,7 @@ pub const TARGET: Target = Target {
     mutants: 20_000,
 };
 
-/// Bytes of text for each of a section: the static table's longest field by an index of one byte, and a pair of them.
+/// The maximum bytes of text for each byte of a section: the static table's longest field, referenced by one byte.
 const FIELD_BYTES_MAX: usize = 128;
 
 type Field = (Vec<u8>, Vec<u8>);
@@ -60,7 +60,7 @@ fn fields(section: &[u8]) -> Option<Vec<Field>> {
     decoded.ok().map(|()| fields)
 }
 
-/// What was read is written and read the same.
+/// The fields that were read can be written and read again.
 fn check_again(fields: &[Field]) {
     let mut section = Vec::new();
     encode(fields.iter().map(|(name, value)| (&name[..], &value[..])), &mut section);
@@ -69,7 +69,7 @@ fn check_again(fields: &[Field]) {
     assert_eq!(again.iter().map(lower).collect::<Vec<_>>(), fields.iter().map(lower).collect::<Vec<_>>());
 }
 
-/// As a request they are one within its limits or none, however their values look.
+/// The fields form a valid request within its limits, or none, whatever their values are.
 fn check_head(fields: &[Field], reached: &mut Reached) {
     let limits = Limits::default();
     let mut builder = RequestBuilder::new(limits, true);
@@ -85,7 +85,7 @@ fn check_head(fields: &[Field], reached: &mut Reached) {
     }
 }
 
-/// What holds for every request that is not refused.
+/// Checks properties of every request that is not refused.
 pub fn check_request(request: &Request<'_>, limits: &Limits) {
     assert!(request.all().count() <= limits.fields_max);
     let fields: usize = request.all().map(|(name, value)| name.len() + value.len() + 4).sum();

@@ -1,5 +1,5 @@
-//! A connection's TLS, before, in and behind a handshake that rustls' own client makes; the input spoils what that client sends, or sends
-//! records of its own. `choice`, then operations.
+//! The TLS of a connection, before, during and after a handshake of rustls' own client. The input corrupts the bytes
+//! that the client sends, or sends other records. `choice`, then operations.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Arc, OnceLock};
@@ -33,23 +33,23 @@ pub const TARGET: Target = Target {
     mutants: 1_000,
 };
 
-/// Bytes as they are.
+/// Sends bytes as they are.
 const RAW: u8 = 0;
-/// What the client has to say, all of it, and the answers.
+/// Exchanges everything that the client and the server want to send.
 const CARRY: u8 = 1;
-/// So many bytes of it; the rest is lost.
+/// Sends only part of the client's bytes; the rest is lost.
 const CUT: u8 = 2;
-/// All of it, one byte changed.
+/// Sends all of the client's bytes with one byte changed.
 const FLIP: u8 = 3;
 const SAY: u8 = 4;
 const SEAL: u8 = 5;
 const END: u8 = 6;
 const CLIENT_END: u8 = 7;
-/// A socket that takes so many bytes.
+/// Hands down to a socket that takes this many bytes.
 const DOWN: u8 = 8;
 const RECORD: u8 = 9;
 const NEW_KEYS: u8 = 10;
-/// Another connection of the same client.
+/// Starts another connection of the same client.
 const AGAIN: u8 = 11;
 const OPERATIONS: u8 = 12;
 
@@ -57,14 +57,15 @@ const OPERATIONS: u8 = 12;
 const IS_OLD: u8 = 1;
 const OFFERS_HTTP_2: u8 = 2;
 
-/// Connections of a run.
+/// The maximum number of connections of a run.
 const CONNECTIONS_MAX: u32 = 4;
-/// Flights and alerts that are sealed and not handed down, beside content: a handshake's, and what a client can ask for behind it.
+/// The maximum bytes of flights and alerts that are sealed and not handed down, in addition to content: those of a
+/// handshake, and those that a client can request after it.
 const SPOKEN_BYTES_MAX: usize = 16 << 10;
 const CARRIES: usize = 4;
-/// Records that are sealed before they are handed down: of many more their bytes cannot be counted.
+/// The maximum number of records sealed before they are handed down; the bytes of many more could not be counted.
 const RECORDS_MAX: usize = 32;
-/// What the client's new keys are answered with, in front of the next record.
+/// The bytes of the answer to the client's new keys, before the next record.
 const NEW_KEYS_BYTES: usize = 27;
 
 fn acceptor() -> &'static Acceptor {
@@ -79,11 +80,12 @@ fn acceptor() -> &'static Acceptor {
 struct Pair {
     config: Arc<ClientConfig>,
     client: ClientConnection,
-    /// It hears no more once it has ended its side or found a mistake: rustls asserts that it says nothing behind that.
+    /// The client receives no more once it has ended its side or found an error: rustls asserts that it sends nothing
+    /// after that.
     is_client_deaf: bool,
     session: Session,
     plain: Vec<u8>,
-    /// Content that was sealed, with its overhead, and in how many records.
+    /// The sealed content with its overhead, and the number of its records.
     sealed_bytes: usize,
     records: usize,
     connections: u32,
@@ -112,7 +114,7 @@ impl Pair {
         }
     }
 
-    /// The next connection of the same client, which has tickets by now.
+    /// Starts the next connection of the same client, which has tickets by now.
     fn again(&mut self) {
         if self.connections < CONNECTIONS_MAX {
             self.connections += 1;
@@ -159,7 +161,7 @@ impl Pair {
         assert_eq!(self.session.has_unsent(), self.session.unsent_bytes() > 0);
     }
 
-    /// What the client has to say now.
+    /// The bytes that the client wants to send now.
     fn said(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.client.wants_write() {
@@ -168,7 +170,7 @@ impl Pair {
         wire
     }
 
-    /// All that the client has to say, one byte of it changed.
+    /// All bytes that the client wants to send, with one byte changed.
     fn flip(&mut self, at: usize, bits: u8) {
         let mut wire = self.said();
         let bytes = wire.len().max(1);
@@ -186,7 +188,7 @@ impl Pair {
         }
     }
 
-    /// To a socket that takes so many bytes, and on to the client.
+    /// Hands down to a socket that takes this many bytes, and on to the client.
     fn hand_down(&mut self, room: usize) {
         let unsent = self.session.unsent_bytes();
         let mut socket = Socket { taken: Vec::new(), room };
@@ -229,7 +231,7 @@ fn client(config: &Arc<ClientConfig>) -> ClientConnection {
     ClientConnection::new(Arc::clone(config), host).expect("a configuration that is whole")
 }
 
-/// Takes so many bytes, and no more.
+/// A socket that takes this many bytes, and no more.
 struct Socket {
     taken: Vec<u8>,
     room: usize,

@@ -1,4 +1,5 @@
-//! Responses of an upstream over HTTP/1.1: the input is a choice of the request's method, then what the upstream sends.
+//! Responses of an upstream over HTTP/1.1. The input is a choice of the request's method, then the bytes that the
+//! upstream sends.
 
 use std::time::UNIX_EPOCH;
 
@@ -29,13 +30,13 @@ pub const TARGET: Target = Target {
     mutants: 20_000,
 };
 
-/// Beginnings of an input whose answer is compared with that to all of it.
+/// The number of beginnings of an input whose result is compared with that of the whole.
 const PREFIXES: usize = 16;
 
-/// Small, so that an input of a few bytes goes past them.
+/// Small limits, which an input of a few bytes exceeds.
 const NARROW: ResponseLimits = ResponseLimits { head: Limits { head_bytes_max: 96, fields_max: 3 }, interim_max: 1 };
 
-/// A head with more fields leaves no room for ours below the most that can be read.
+/// The maximum number of fields of a head that leaves room for ours below the maximum that can be read.
 const FIELDS_MAX: usize = 190;
 
 fn run(bytes: &[u8]) -> Reached {
@@ -49,7 +50,7 @@ fn run(bytes: &[u8]) -> Reached {
     reached
 }
 
-/// As an event loop reads: interim responses up to their limit, a final one, its body.
+/// Reads like an event loop: interim responses up to their limit, a final one, its body.
 fn exchange(bytes: &[u8], method: Method, limits: &ResponseLimits, reached: &mut Reached) {
     let mut rest = bytes;
     for _ in 0..=limits.interim_max {
@@ -93,7 +94,7 @@ fn head(bytes: &[u8], method: Method, limits: &ResponseLimits, reached: &mut Rea
     }
 }
 
-/// A client reads the response that the upstream sent.
+/// A client must read the response that the upstream sent.
 fn passed_on(head: UpstreamHead) {
     if head.fields().count() > FIELDS_MAX {
         return;
@@ -112,10 +113,10 @@ fn passed_on(head: UpstreamHead) {
     }
 }
 
-/// What was read of a body: its bytes, how many were consumed, and whether it is done.
+/// The result of reading a body: its bytes, how many were consumed, and whether it is complete.
 type Read = (Vec<u8>, usize, bool);
 
-/// So many bytes at a time.
+/// Reads this many bytes at a time.
 fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<(Read, UpstreamBody), UpstreamFault> {
     let mut body = UpstreamBody::new(framing);
     let (mut data, mut total) = (Vec::new(), 0);
@@ -132,7 +133,7 @@ fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<(Read, UpstreamB
     Ok(((data, total, body.is_done()), body))
 }
 
-/// A body is the same, whole and a byte at a time.
+/// A body gives the same result in one piece and byte by byte.
 fn body(framing: Framing, bytes: &[u8], reached: &mut Reached) {
     reached.mark(match framing {
         Framing::None => "no body",

@@ -1,18 +1,19 @@
-//! Datagrams of a client that has not met its server: Initial packets, sealed by hand with the keys that anybody can make (RFC 9001 section 5.2).
+//! Datagrams of a client that is unknown to its server: Initial packets, sealed by hand with the keys that anybody can
+//! derive (RFC 9001 section 5.2).
 
 use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, Keys, Suite, Version};
 use rustls::{CipherSuite, Side};
 
 pub const V1: u32 = 1;
-/// A first datagram has as many at least (RFC 9000 section 14.1).
+/// The minimum size of a first datagram (RFC 9000 section 14.1).
 pub const DATAGRAM_BYTES_MIN: usize = 1200;
 const TAG_BYTES: usize = 16;
 const NUMBER_BYTES: usize = 4;
-/// From the packet number on: what header protection is made of.
+/// The offset from the packet number of the sample for header protection.
 const SAMPLE_AT: usize = 4;
 
-/// What an Initial packet has that a client chooses.
+/// The parts of an Initial packet that a client chooses.
 #[derive(Debug, Clone, Copy)]
 pub struct Initial<'a> {
     pub version: u32,
@@ -24,7 +25,7 @@ pub struct Initial<'a> {
 }
 
 impl Initial<'_> {
-    /// The packet, filled up to so many bytes with PADDING.
+    /// Returns the packet, padded to this many bytes with PADDING.
     pub fn seal(&self, bytes_min: usize) -> Vec<u8> {
         // A long header of type Initial, with a packet number of four bytes.
         let mut packet = vec![0xc0 | (NUMBER_BYTES as u8 - 1)];
@@ -59,7 +60,7 @@ impl Initial<'_> {
     }
 }
 
-/// A ClientHello with these transport parameters, and the CRYPTO frame that carries so much of it from so far on.
+/// Returns a ClientHello with these transport parameters.
 pub fn hello(parameters: &[u8]) -> Vec<u8> {
     let host = ServerName::try_from("localhost").expect("a name");
     let config = tls::testing::quic_client_config(b"h3");

@@ -1,8 +1,9 @@
-//! Datagrams to an endpoint that knows nobody: raw, sealed Initial packets with any frames, a ClientHello with any transport parameters, and
-//! whatever of these is cut, changed, joined or repeated. `choice`, then operations.
+//! Datagrams to an endpoint without connections: raw bytes, sealed Initial packets with any frames, a ClientHello with
+//! any transport parameters, and any of these cut, changed, joined or repeated. `choice`, then operations.
 //!
-//! Clients that have not shown that their addresses are their own are sent three times as much as they sent at most (RFC 9000 section 8.1): all
-//! together, since quinn-proto counts for a connection whatever comes with its name, from wherever; and begins a datagram while anything is left.
+//! Clients that have not validated their addresses are sent at most three times as much as they sent (RFC 9000 section
+//! 8.1). The limit is for all of them together, because quinn-proto counts for a connection all bytes with its ID, from
+//! any address, and begins a datagram while any allowance is left.
 
 mod initial;
 mod peer;
@@ -37,7 +38,7 @@ pub const TARGET: Target = Target {
 const RAW: u8 = 0;
 const FRAMES: u8 = 1;
 const HELLO: u8 = 2;
-/// What is made next joins what was made last, in one datagram.
+/// The next datagram joins the previous one.
 const JOIN: u8 = 3;
 const CUT: u8 = 4;
 const FLIP: u8 = 5;
@@ -48,10 +49,10 @@ const NAME: u8 = 9;
 const CROWD: u8 = 10;
 const OPERATIONS: u8 = 11;
 
-/// Of a connection's name (RFC 9000 section 17.2).
+/// The maximum bytes of a connection ID (RFC 9000 section 17.2).
 const ID_BYTES_MAX: usize = 20;
 
-/// Bits of an input's first byte.
+/// The bits of an input's first byte.
 const HAS_LITTLE_ROOM: u8 = 1;
 
 fn run(bytes: &[u8]) -> Reached {

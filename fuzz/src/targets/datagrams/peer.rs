@@ -1,4 +1,4 @@
-//! The clients of a run, their server, and what it is held to.
+//! The clients of a run, their server, and its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,22 +13,22 @@ use crate::Reached;
 
 const DATAGRAM_BYTES_MAX: usize = 1452;
 const CONNECTIONS_MAX: usize = 3;
-/// Half-open connections of the endpoint beyond which a client has to show its address.
+/// The number of half-open connections of the endpoint beyond which a client must validate its address.
 pub const CROWD_CLIENTS: u8 = 101;
 pub const DATAGRAMS_MAX: usize = 2_000;
 const TIMEOUTS_MAX: usize = 50;
-/// Parts of a ClientHello, as bytes of a packet.
+/// The size of the parts of a ClientHello in packets.
 const PART_BYTES: usize = 1000;
 
 pub struct Peer {
     now: Nanos,
     endpoint: Endpoint,
     sessions: BTreeMap<Key, Session>,
-    /// Addresses that something came from.
+    /// The addresses from which something arrived.
     heard: BTreeSet<SocketAddr>,
     came: usize,
     went: usize,
-    /// Sessions that began.
+    /// The number of sessions that began.
     begun: usize,
     pub from: SocketAddr,
     pub destination: Vec<u8>,
@@ -93,7 +93,7 @@ impl Peer {
         assert!(self.sessions.insert(session.key(), session).is_none(), "a key that was used before");
     }
 
-    /// What was made last, once more.
+    /// Delivers the last datagram once more.
     pub fn deliver(&mut self) {
         self.datagrams += 1;
         if self.datagrams > DATAGRAMS_MAX {
@@ -129,7 +129,7 @@ impl Peer {
         self.make();
     }
 
-    /// The same with one byte changed.
+    /// Delivers the last datagram with one byte changed.
     pub fn flip(&mut self, at: usize, bits: u8) {
         let bytes = self.last.len().max(1);
         if let Some(byte) = self.last.get_mut(at % bytes) {
@@ -138,7 +138,7 @@ impl Peer {
         self.deliver();
     }
 
-    /// What the sessions have to say.
+    /// Makes the datagrams that the sessions want to send.
     pub fn make(&mut self) {
         let mut over = Vec::new();
         let mut outs = Vec::new();
@@ -184,7 +184,7 @@ impl Peer {
         self.now = end;
     }
 
-    /// A ClientHello in as many packets as it takes, the last part first if asked for.
+    /// Sends a ClientHello in as many packets as it needs, the last part first if `is_backwards`.
     pub fn hello(&mut self, parameters: &[u8], is_backwards: bool) {
         let hello = hello(parameters);
         let mut parts: Vec<(usize, &[u8])> = hello.chunks(PART_BYTES).enumerate().collect();

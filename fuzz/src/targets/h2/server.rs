@@ -1,4 +1,4 @@
-//! The server of a run, and what it holds its session to.
+//! The server of a run, and the bounds of its session.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::super::qpack::check_request;
 use super::{IS_CANCELLED, IS_WIDENED};
 use crate::Reached;
 
-/// The greatest head, which an input of a few kilobytes goes past.
+/// The maximum head, which an input of a few kilobytes exceeds.
 const NARROW: Limits = Limits { head_bytes_max: 16 << 10, fields_max: 64 };
-/// Bytes that a client sends in one run.
+/// The maximum bytes that a client sends in one run.
 const WIRE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of answers, for each that has come and beside them: SETTINGS, GOAWAY with its text.
 const ANSWER_FACTOR: usize = 4;
@@ -25,15 +25,15 @@ const LAST_GRANTS: usize = 64;
 /// Read at once of a request's body.
 const READ_BYTES: usize = 100;
 
-/// A stream as its server knows it.
+/// A stream as seen by its server.
 #[derive(Default)]
 pub struct Stream {
     body: Option<Body>,
     upload: Option<Upload>,
     has_responded: bool,
-    /// By either side, as an event said, or because all of it was sent.
+    /// Closed by either side according to an event, or because everything was sent.
     is_closed: bool,
-    /// What it was said to be: END_STREAM or RST_STREAM has left.
+    /// END_STREAM or RST_STREAM has been sent.
     is_over: bool,
 }
 
@@ -42,10 +42,10 @@ pub struct Server {
     pub now: Nanos,
     out: Vec<u8>,
     streams: BTreeMap<u32, Stream>,
-    /// Of those that were asked for or closed.
+    /// The highest stream that was requested or closed.
     highest: u32,
     is_broken: bool,
-    /// Answers that are accounted for.
+    /// The bytes of answers that are allowed.
     pub allowance: usize,
     wire_bytes: usize,
     pub cut: usize,
@@ -56,11 +56,11 @@ pub struct Server {
     pub reached: Reached,
 }
 
-/// What [`AGAIN`] says again.
+/// The action that [`AGAIN`] repeats.
 #[derive(Clone)]
 pub enum Last {
     Bytes(Vec<u8>),
-    /// With a number of its own each time.
+    /// A request, with a new number each time.
     Request(u8, Vec<u8>),
 }
 
@@ -127,7 +127,7 @@ impl Server {
                 }
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
-                    // One whose request was not whole, or malformed, was never told of: it may not come later.
+                    // A request that was incomplete or malformed was never reported, and must not be reported later.
                     self.highest = self.highest.max(stream);
                     if let Some(known) = self.streams.get_mut(&stream) {
                         assert!(!known.is_closed, "{stream} is closed twice");
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Reads of a request's body what there is.
+    /// Reads the available part of a request's body.
     fn read(&mut self, stream: u32) {
         let Some(upload) = self.streams.get_mut(&stream).and_then(|known| known.upload.as_mut()) else { return };
         while upload.is_readable {
@@ -171,7 +171,7 @@ impl Server {
         }
     }
 
-    /// Reads what has left; `granted` is the stream whose turn it was, with its room.
+    /// Reads the bytes sent; `granted` is the stream that was granted, with its room.
     pub fn look(&mut self, granted: Option<u32>, room: usize) -> u64 {
         let mut content = 0;
         let mut others = 0;
@@ -205,7 +205,7 @@ impl Server {
         content as u64
     }
 
-    /// The stream of this place among all that were asked for.
+    /// The stream with this index among all requested ones.
     pub fn nth(&self, place: u8) -> Option<u32> {
         let count = self.streams.len().max(1);
         self.streams.keys().nth(usize::from(place) % count).copied()
@@ -251,7 +251,7 @@ impl Server {
         Some(written.stop)
     }
 
-    /// What the session has to say for itself.
+    /// Collects the frames that the session wants to send.
     pub fn say(&mut self) {
         self.session.control(&mut self.out);
         self.look(None, 0);

@@ -1,4 +1,4 @@
-//! The client of a run, and what it holds its session to.
+//! The client of a run, and the bounds of its session.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use units::memory::Account;
 use super::super::bodies::Body;
 use crate::Reached;
 
-/// Bytes that a server sends in one run.
+/// The maximum bytes that a server sends in one run.
 const WIRE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of answers, for each that has come and beside them: SETTINGS, GOAWAY with its text.
 const ANSWER_FACTOR: usize = 4;
@@ -27,10 +27,10 @@ const UPDATE_BYTES_MAX: usize = 3 * (FRAME_HEADER_BYTES + 4);
 /// Grants of the last round, for each stream.
 const LAST_GRANTS: usize = 64;
 
-/// A stream as its client knows it.
+/// A stream as seen by its client.
 struct Stream {
     method: Method,
-    /// Of the request, as far as it has not left.
+    /// The rest of the request's body that has not been sent.
     body: Option<Body>,
     /// END_STREAM or RST_STREAM has left.
     is_over: bool,
@@ -49,11 +49,11 @@ pub struct Client {
     out: Vec<u8>,
     streams: BTreeMap<u32, Stream>,
     is_broken: bool,
-    /// Answers that are accounted for.
+    /// The bytes of answers that are allowed.
     allowance: usize,
     wire_bytes: usize,
     pub cut: usize,
-    /// What is said again.
+    /// The bytes that are sent again.
     last: Vec<u8>,
     pub reached: Reached,
 }
@@ -79,7 +79,7 @@ impl Client {
         client
     }
 
-    /// The stream of this place among all that were opened.
+    /// The stream with this index among all opened ones.
     pub fn nth(&self, place: u8) -> Option<u32> {
         let count = self.streams.len().max(1);
         self.streams.keys().nth(usize::from(place) % count).copied()
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// A request, whose method and body this chooses.
+    /// Sends a request whose method and body `choice` selects.
     pub fn request(&mut self, choice: u8) {
         let open: Vec<u32> =
             self.streams.iter().filter(|(_, known)| !known.has_left).map(|(stream, _)| *stream).collect();
@@ -198,7 +198,7 @@ impl Client {
         self.look(None, 0);
     }
 
-    /// Reads what has left; `granted` is the stream whose turn it was, with its room.
+    /// Reads the bytes sent; `granted` is the stream that was granted, with its room.
     fn look(&mut self, granted: Option<u32>, room: usize) -> u64 {
         let (mut content, mut others) = (0, 0);
         let frames = testing::frames(&mut self.out);
@@ -250,7 +250,7 @@ impl Client {
         self.hear_news();
     }
 
-    /// So many bytes of the response's body at most.
+    /// Reads at most this many bytes of the response's body.
     pub fn read(&mut self, stream: u32, bytes_max: usize) {
         let known = self.streams.get_mut(&stream).expect("a stream that was opened");
         if known.framing.is_none() || known.is_malformed || known.has_left {
@@ -285,7 +285,7 @@ impl Client {
         self.hear_news();
     }
 
-    /// Nobody wants more of it.
+    /// Cancels a stream.
     pub fn leave(&mut self, stream: u32) {
         let known = self.streams.get_mut(&stream).expect("a stream that was opened");
         if std::mem::replace(&mut known.has_left, true) {

@@ -1,7 +1,8 @@
-//! HTTP/2 with an upstream: a server that makes frames, and a client that asks and reads, both as the input asks.
+//! HTTP/2 with an upstream: a server that makes frames, and a client that sends requests and reads, both as the input
+//! directs.
 //!
-//! What leaves is read again: frames are whole, and none belongs to a stream that is over. What is read of a response is what its head has said,
-//! and no more is kept of it than its window lets through.
+//! The bytes sent are parsed again: frames are complete, and none belongs to a stream that has ended. The bytes read of
+//! a response agree with its head, and no more is buffered than its window allows.
 
 mod client;
 mod seeds;
@@ -43,7 +44,7 @@ pub const TARGET: Target = Target {
 /// The part of the input that is an operation. Of the server:
 const RAW: u8 = 0;
 const FRAME: u8 = 1;
-/// Fields on a stream that was opened, by its place.
+/// Fields on an opened stream, given by its index.
 const FIELDS: u8 = 2;
 /// A frame on such a stream.
 const ON_STREAM: u8 = 3;
@@ -57,10 +58,10 @@ const READ: u8 = 9;
 const LEAVE: u8 = 10;
 const OPERATIONS: u8 = 11;
 
-/// The first byte of an input: the server begins with something else than settings.
+/// Bits of the first byte of an input: the server does not begin with SETTINGS.
 const HAS_NO_SETTINGS: u8 = 1;
 
-/// How often [`AGAIN`] says the same for each of its units.
+/// The number of repetitions by [`AGAIN`] for each of its units.
 const AGAIN_UNIT: usize = 8;
 
 fn run(bytes: &[u8]) -> Reached {
@@ -105,7 +106,7 @@ fn step(client: &mut Client, input: &mut Input<'_>) {
     }
 }
 
-/// What the client does with a request of its own.
+/// The client's actions.
 fn act(client: &mut Client, operation: u8, input: &mut Input<'_>) {
     let Some(stream) = client.nth(input.byte()) else { return };
     match operation {

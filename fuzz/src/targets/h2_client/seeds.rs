@@ -89,7 +89,7 @@ fn ends() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Each harms its own stream, or the connection.
+/// Each breaks its own stream, or the connection.
 fn malformed() -> Vec<Vec<u8>> {
     let other = || fields(1, WHOLE, &[OK]).then(read(1, 9));
     let with = |said: Script| program([request(GET), request(GET), said, read(0, 9), other()]);

@@ -1,4 +1,4 @@
-//! Both ends of a connection, and what the server's is held to.
+//! Both ends of a connection, and the bounds of the server's.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::super::qpack::check_request;
 use super::{HAS_NO_CONTROL, IS_NARROW, READS_AT_ONCE, WANTS_BODIES};
 use crate::Reached;
 
-/// Datagrams of a run, both ways.
+/// The maximum number of datagrams of a run, in both directions.
 pub const DATAGRAMS_MAX: usize = 5_000;
 const DATAGRAM_BYTES_MAX: usize = 1452;
 const TURNS_MAX: usize = 200;
@@ -45,7 +45,7 @@ pub struct Stream {
     is_closed: bool,
 }
 
-/// What [`AGAIN`] says again.
+/// The action that [`AGAIN`] repeats.
 #[derive(Clone)]
 pub enum Last {
     Nothing,
@@ -59,12 +59,12 @@ pub struct Link {
     session: Option<Session>,
     pub client: Client,
     pub from: SocketAddr,
-    /// Those that the client has opened.
+    /// The streams that the client has opened.
     opened: Vec<StreamId>,
     pub control: Option<StreamId>,
     requests: BTreeMap<u32, Stream>,
     last: Last,
-    /// Datagrams that are lost, of those that follow.
+    /// The number of following datagrams that are lost.
     pub to_lose: usize,
     pub datagrams: usize,
     is_broken: bool,
@@ -106,7 +106,7 @@ impl Link {
         self.session.as_mut().expect("it began with the handshake")
     }
 
-    /// Until nobody has a datagram to send.
+    /// Exchanges datagrams until neither side has any to send.
     pub fn exchange(&mut self) {
         for _ in 0..TURNS_MAX {
             let before = self.datagrams;
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Counts a datagram; false: it is lost.
+    /// Counts a datagram. Returns false if it is lost.
     pub fn passes(&mut self) -> bool {
         self.datagrams += 1;
         let is_lost = self.to_lose > 0;
@@ -218,7 +218,7 @@ impl Link {
         }
     }
 
-    /// Reads of a request's body what there is.
+    /// Reads the available part of a request's body.
     fn read(&mut self, stream: u32) {
         let upload = self.requests.get_mut(&stream).and_then(|known| known.upload.as_mut());
         let (Some(upload), Some(session)) = (upload, &mut self.session) else { return };
@@ -249,7 +249,7 @@ impl Link {
         self.last = Last::Bytes(id, bytes.to_vec());
     }
 
-    /// A request in one stream that ends.
+    /// Sends a request on a new stream, which then ends.
     pub fn ask(&mut self, bytes: &[u8]) {
         if let Some(id) = self.bidi(bytes) {
             self.client.try_finish(id);
@@ -278,7 +278,7 @@ impl Link {
         }
     }
 
-    /// The stream of this place among those of the client.
+    /// The stream with this index among the client's.
     pub fn opened(&self, place: u8) -> Option<StreamId> {
         let count = self.opened.len().max(1);
         self.opened.get(usize::from(place) % count).copied()
@@ -324,7 +324,7 @@ impl Link {
         Some(wrote.stop)
     }
 
-    /// Time passes, in steps of the timers.
+    /// Lets time pass, in steps of the timers.
     pub fn pass(&mut self, span: Nanos) {
         let end = self.now + span;
         for _ in 0..TURNS_MAX {

@@ -1,5 +1,6 @@
-//! HTTP/3 behind a real handshake: a client of QUIC that is whole, whose streams have what the input says, and a server that answers as it says.
-//! `choice`, then operations; behind each, datagrams go both ways until nobody has any.
+//! HTTP/3 after a real handshake: a complete QUIC client, whose streams have the contents that the input specifies, and
+//! a server that answers as it specifies. `choice`, then operations; after each, datagrams are exchanged in both
+//! directions until there are none.
 
 mod link;
 mod seeds;
@@ -57,9 +58,9 @@ const GO_AWAY: u8 = 15;
 const AGAIN: u8 = 16;
 const CLOSE: u8 = 17;
 const LOSE: u8 = 18;
-/// The client reads nothing more, or again.
+/// The client stops reading, or resumes.
 const DEAF: u8 = 19;
-/// The client is somewhere else, and says so.
+/// The client's address changes, and it sends from the new one.
 const MOVE: u8 = 20;
 const OPERATIONS: u8 = 21;
 
@@ -70,7 +71,7 @@ const IS_NARROW: u8 = 2;
 const WANTS_BODIES: u8 = 4;
 const READS_AT_ONCE: u8 = 8;
 
-/// How often [`AGAIN`] says the same for each of its units.
+/// The number of repetitions by [`AGAIN`] for each of its units.
 const AGAIN_UNIT: usize = 8;
 fn run(bytes: &[u8]) -> Reached {
     let mut input = Input::new(bytes);
@@ -119,7 +120,7 @@ fn step(link: &mut Link, input: &mut Input<'_>) {
     }
 }
 
-/// What either side does with the connection as a whole.
+/// Actions of either side on the connection as a whole.
 fn on_connection(link: &mut Link, operation: u8, input: &mut Input<'_>) {
     match operation {
         DEAF => {
@@ -144,7 +145,7 @@ fn on_connection(link: &mut Link, operation: u8, input: &mut Input<'_>) {
     link.exchange();
 }
 
-/// What a client does on a stream of its own.
+/// Actions of a client on one of its streams.
 fn on_stream(link: &mut Link, operation: u8, input: &mut Input<'_>) {
     let stream = link.opened(input.byte());
     match (operation, stream) {
@@ -161,7 +162,7 @@ fn on_stream(link: &mut Link, operation: u8, input: &mut Input<'_>) {
     link.exchange();
 }
 
-/// What the server does with a request.
+/// Actions of the server on a request.
 fn answer(link: &mut Link, operation: u8, input: &mut Input<'_>) {
     let Some(stream) = link.nth(input.byte()) else { return };
     match operation {
