@@ -83,7 +83,7 @@ fn fields_are_set_and_removed() {
     }
 }
 
-/// The tags that coded responses had become those of the program, which may compare them byte by byte.
+/// Earlier the tags of coded responses were passed to the program, which may compare them byte by byte.
 #[test]
 fn a_program_gets_its_own_tags_back() {
     let fields = "If-None-Match: W/\"a~weir\", \"b\"\r\nIf-Match: W/\"c~weir\"\r\nX-Tag: W/\"d~weir\"\r\n";
@@ -219,7 +219,7 @@ fn what_a_trusted_proxy_says_in_forwarded_alone_begins_all_fields() {
     let by =
         "Forwarded: for=\"[2001:db8::1]:80\";proto=https;host=\"outer:81\", for=10.0.0.1;proto=http;host=inner\r\n";
     assert_eq!(told(by, &trusted), all("2001:db8::1, 192.0.2.7", "https", "inner"));
-    // The client may have said what stands before the proxy's own element, or all of it.
+    // The client may have sent the elements before the proxy's own, or all of them.
     let by_client = "Forwarded: host=evil, for=3.3.3.3;host=own\r\n";
     let claimed_client = Some("3.3.3.3".parse().unwrap());
     let near = Gateway { claimed_client, ..trusted };

@@ -192,7 +192,7 @@ fn heads_of_old_programs_are_read() {
     }
 }
 
-/// Lines that are no field are not there, unless some reader could find another end of the message by them.
+/// Lines that are not fields are dropped, unless some reader could conclude another end of the message from them.
 #[test]
 fn lines_that_are_no_field_are_left_out() {
     for line in [
@@ -453,7 +453,8 @@ fn an_upgrade_is_passed_on() {
     assert!(out.ends_with(rest), "{out}");
 }
 
-/// A program that copies the fields of another server's response into its own says it twice, and is in chunks once.
+/// A program that copies the fields of another server's response into its own announces chunked twice, but uses it
+/// once.
 #[test]
 fn a_response_that_says_chunked_twice_is_the_last_of_its_connection() {
     for lines in

@@ -27,7 +27,7 @@ fn urgency(urgency: u8) -> Precedence {
     Precedence { urgency, is_incremental: false }
 }
 
-/// A grant as it was given: when, to which class, and for how many bytes.
+/// A grant: its instant, its class, and its bytes.
 type Given = (Nanos, u16, u64);
 
 /// A scheduler of the link with these classes, in simulated time.
@@ -62,7 +62,7 @@ impl Link {
         id
     }
 
-    /// Serves the next grant, whenever that is; also returns whether its job departed.
+    /// Serves the next grant, whenever it is due; also returns whether its job departed.
     fn serve(&mut self) -> Option<(Given, bool)> {
         for _ in 0..1000 {
             let Some(grant) = self.scheduler.poll_grant(self.now) else {
@@ -77,7 +77,7 @@ impl Link {
         panic!("it has been asked to wait a thousand times")
     }
 
-    /// The parts of the bytes that classes have in this time, if these responses never end.
+    /// The shares of the bytes that classes get in this time, if these responses never end.
     fn parts(&mut self, span: Nanos) -> Vec<f64> {
         let (end, mut had) = (self.now + span, vec![0; 8]);
         while self.now < end {
@@ -89,7 +89,7 @@ impl Link {
     }
 }
 
-/// The parts of the link of two classes whose responses share a connection, the first called the most urgent.
+/// The shares of the link of two classes whose responses share a connection; the first is marked as the most urgent.
 fn parts_of(first: ClassSpec, second: ClassSpec) -> [f64; 2] {
     let mut link = Link::new(&[first, second], Guard::default());
     let connection = link.open();
@@ -131,7 +131,7 @@ fn a_page_does_not_wait_for_its_visitors_download() {
     assert!(departed.is_some(), "others were served");
 }
 
-/// Room at the end of a segment is no way around a class's maximum rate.
+/// Room at the end of a segment does not let a class exceed its maximum rate.
 #[test]
 fn room_left_in_a_segment_is_for_a_class_that_may_send() {
     let capped = ClassSpec { greatest: Some(rate(LINK / 100)), ..plain() };

@@ -87,7 +87,7 @@ impl Link {
         }
     }
 
-    /// Serves the next grant, whenever that is; returns its job, its class, and whether it departed.
+    /// Serves the next grant, whenever it is due. Returns its job, its class, and whether it departed.
     fn serve(&mut self) -> Option<(JobId, u16, bool)> {
         for _ in 0..1000 {
             let Some(grant) = self.scheduler.poll_grant(self.now) else {
@@ -148,7 +148,7 @@ fn weights_divide_a_priority() {
     assert_near(&Link::rates(&[of(1000), of(1)], &[0, 1]), &[0.999, 0.001]);
 }
 
-/// A class that had nothing to send has no claim to what it missed: it joins where the others are, at its own weight.
+/// A class that had nothing to send is not compensated: it joins at the others' position, at its own weight.
 #[test]
 fn an_idle_class_saves_nothing_up() {
     for (weights, expected) in [([1, 1], 0.5), ([3, 1], 0.25), ([1, 3], 0.75)] {
@@ -212,7 +212,7 @@ fn a_guarantee_holds_below_any_priority() {
 fn guarantees_beyond_the_link_are_scaled_down() {
     let of = |bits| ClassSpec { guaranteed: Some(rate(bits)), ..plain() };
     let rates = Link::rates(&[of(3 * LINK), of(LINK)], &[0, 1]);
-    // When neither is due they have a turn each.
+    // If neither is due, they take turns.
     assert!((rates[0] - 0.75).abs() < 0.02 && (rates[1] - 0.25).abs() < 0.02, "{rates:?}");
 }
 
@@ -236,11 +236,11 @@ fn a_greatest_rate_holds_on_an_idle_link() {
     let rates = Link::rates(std::slice::from_ref(&capped), &[0, 0]);
     assert!((rates[0] - 0.1).abs() < 0.001, "{rates:?} {packets}");
     assert_near(&Link::rates(&[capped.clone(), plain()], &[0, 1]), &[0.1, 0.9]);
-    // Whatever its priority.
+    // The priority does not matter.
     assert_near(&Link::rates(&[capped, ClassSpec { priority: 3, ..plain() }], &[0, 0, 1]), &[0.1, 0.9]);
 }
 
-/// A class just below its share has its maximum, although it is never behind the others for long.
+/// A class just below its share reaches its maximum, although it is never behind the others for long.
 #[test]
 fn a_greatest_rate_below_the_share_is_reached() {
     for (weight, permille, part) in [(1, 240, 0.24), (1, 100, 0.1), (3, 490, 0.49)] {

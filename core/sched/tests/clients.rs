@@ -56,14 +56,14 @@ impl Closed {
     }
 }
 
-/// A job as the reference sees it.
+/// A job as seen by the reference.
 #[derive(Debug, Clone, Copy)]
 struct Live {
     id: JobId,
     client: usize,
     left: u64,
     is_ready: bool,
-    /// The clock when it came, was last sent bytes of, or became ready.
+    /// The clock at its arrival, at its last sent bytes, or when it became ready.
     turn: u64,
 }
 
@@ -191,14 +191,14 @@ enum Step {
     Abort {
         nth: usize,
     },
-    /// Another client has the number.
+    /// A new client gets the number.
     Client {
         client: u32,
         weight: u8,
     },
 }
 
-/// More than are no crowd yet, in all and of one network.
+/// The maximum numbers of clients that do not form a crowd, in total and in one network.
 const CLIENTS: u32 = 18;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -268,7 +268,8 @@ proptest! {
         prop_assert!(shared.jobs().is_empty());
     }
 
-    /// Clients that always wait: each has `1 / (k + 1)` of the link, minus `k` allowances once, whatever the others do.
+    /// Clients that always wait: each gets `1 / (k + 1)` of the link, minus `k` allowances once, whatever the others
+    /// do.
     #[test]
     fn nobody_who_waits_goes_without(
         clients in prop::collection::vec((1usize..40, 1u64..3000), 2..20),

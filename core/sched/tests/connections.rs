@@ -11,7 +11,7 @@ use sched::{Arrival, ConnectionId, Grant, Guard, JobId, Pace, Policy, Precedence
 use units::Nanos;
 use units::wire::Framing;
 
-/// The next thing that happens to one of the jobs, or to the system.
+/// An event of one of the jobs, or of the system.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Arrive { bytes: u64, class: u16, is_known: bool },
@@ -35,11 +35,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..250)
 }
 
-/// The way in which jobs come into a scheduler.
+/// How jobs enter a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Plain,
-    /// Each is on a connection of its own.
+    /// Each is on a separate connection.
     Carried,
     /// Their sizes are set just after they have arrived.
     Told,
@@ -79,7 +79,8 @@ impl Jobs {
         }
     }
 
-    /// Does the step; returns what can be seen of it: the job granted to and its bytes, and when the next may be.
+    /// Performs the step. Returns its visible results: the job granted to and its bytes, and the instant of the next
+    /// grant.
     fn step(&mut self, now: Nanos, step: Step) -> (Option<(usize, u64)>, Option<Nanos>) {
         let mut seen = None;
         match step {
@@ -91,7 +92,7 @@ impl Jobs {
                 if let Some(Grant { job, bytes_max, .. }) = self.scheduler.poll_grant(now) {
                     let at = self.jobs.iter().position(|known| known.0 == job).unwrap();
                     seen = Some((at, bytes_max));
-                    // Part of what was granted, as whole segments or not, or all of it.
+                    // Part of the grant, in whole segments or not, or all of it.
                     let bytes = if of_grant == 0 { bytes_max } else { bytes_max * of_grant / 4 };
                     if self.scheduler.on_sent(now, job, bytes).is_departed() {
                         self.gone(at);
@@ -135,7 +136,7 @@ const SPECS: [&str; 12] = [
     CLASSES,
 ];
 
-/// Two classes that divide the link, and one behind them.
+/// Two classes that divide the link, and one that comes after them.
 const CLASSES: &str = "classes";
 
 fn policy_of(spec: &str) -> Box<dyn Policy> {
@@ -265,7 +266,7 @@ proptest! {
     }
 }
 
-/// More streams do not give more turns.
+/// More streams do not get more turns.
 #[test]
 fn fair_is_fair_between_connections() {
     for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
@@ -401,8 +402,8 @@ fn a_learned_size_ranks_among_the_known() {
             job
         })
         .collect();
-    // Eight before ten, ten before fifteen; that it has sent fifteen and has not ended is seen then, and the tie goes
-    // to the older.
+    // Eight before ten, ten before fifteen. Only when it has sent fifteen and has not ended is its size known to be
+    // larger, and the tie goes to the older.
     let expected = [(small, 8), (learned, 16), (large, 15), (learned, 1)];
     let expected: Vec<JobId> = expected.into_iter().flat_map(|(job, times)| vec![job; times]).collect();
     assert_eq!(order, expected);

@@ -9,7 +9,7 @@ const SMALL_BYTES: u64 = 10_000;
 const DOWNLOADS: usize = 5;
 const DOWNLOAD_BYTES: u64 = 10_000_000;
 
-/// A link that is never idle, and the promise made about it.
+/// A link that is never idle, and the guarantee for it.
 struct Overload {
     scheduler: Scheduler,
     now: Nanos,
@@ -86,7 +86,8 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
     }
 }
 
-/// A promise far above the truth would be none: if all but one wait for the guard alone, it is nearly used up.
+/// A bound far above the real waits would be worthless: if all but one wait only for the guard, the bound is nearly
+/// reached.
 #[test]
 fn the_promise_is_tight() {
     let mut overload = Overload::new(20);
@@ -102,7 +103,7 @@ fn the_promise_is_tight() {
     assert!(longest <= promised && longest.0 > promised.0 / 10 * 8, "{longest:?} of {promised:?}");
 }
 
-/// The purpose of the guard: without it the downloads get nothing for as long as the load lasts.
+/// The purpose of the guard: without it the downloads get nothing as long as the load lasts.
 #[test]
 fn without_a_guard_nothing_is_promised_or_kept() {
     let mut overload = Overload::new(0);

@@ -212,7 +212,8 @@ fn fsp_forgets_what_was_aborted() {
     bench.scheduler.on_end(aborted);
     bench.live.remove(0);
     (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
-    // Shared with no other the large job is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
+    // If it shared with no other, the large job would be due at 10 and this one at 5 + 6; if it shared with the other,
+    // this one at 2.5 + 6.
     bench.arrive((6, 0, 0, 0));
     assert_eq!(bench.serve().unwrap().id, large);
 }

@@ -19,7 +19,7 @@ fn pump(scheduler: &mut Scheduler, now: Nanos) -> Option<Nanos> {
     scheduler.poll_timeout().map(|at| at - NOW)
 }
 
-/// Two used to be, and stood below until the queue had run empty: nothing could overtake the second.
+/// Earlier there were two, which stayed below until the queue was empty, so nothing could overtake the second.
 #[test]
 fn after_a_pause_one_packet_is_handed_down() {
     let mut scheduler = scheduler("srpt");
@@ -62,7 +62,7 @@ fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue
         scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
         scheduler.pacer_mut().on_foreseen(NOW, wire_bytes, true);
         assert_eq!(scheduler.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
-        // Bytes that never come are given back.
+        // Charges for bytes that never arrive are refunded.
         scheduler.pacer_mut().on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
         assert!(scheduler.poll_grant(NOW).is_some());
     }

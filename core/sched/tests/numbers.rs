@@ -1,19 +1,19 @@
-//! Sizes near powers of two, at which sums and products wrap: whatever a peer announces for a response, the order goes
-//! on, and every job departs once.
+//! Sizes near powers of two, at which sums and products overflow: whatever a peer announces for a response, the order
+//! continues, and every job departs once.
 
 use proptest::prelude::*;
 use sched::policy::{ByClient, ClientShare};
 use sched::{Arrival, Guard, JobId, Overrun, Pace, Precedence, Progress, Scheduler, Sent, Size, policy};
 use units::{Nanos, Rate};
 
-/// Near 2^31, 2^32, 2^53, 2^63 and 2^64.
+/// Sizes near 2^31, 2^32, 2^53, 2^63 and 2^64.
 fn size() -> impl Strategy<Value = u64> {
     let near = (prop::sample::select(vec![31u32, 32, 53, 63, 64]), -70_000i128..70_000);
     let number = near.prop_map(|(exponent, by)| ((1i128 << exponent) + by).clamp(1, u64::MAX.into()) as u64);
     prop_oneof![4 => number, 1 => 1u64..100_000, 1 => Just(u64::MAX)]
 }
 
-/// A policy, a pace, and a connection for all of them or one for each.
+/// A policy, a pace, and one connection for all jobs or one for each.
 fn bench() -> impl Strategy<Value = (&'static str, bool, Option<u64>, bool)> {
     (
         prop::sample::select(policy::NAMES.to_vec()),
