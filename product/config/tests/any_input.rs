@@ -10,7 +10,7 @@ const EXAMPLES: [&str; 4] = [
     include_str!("../../../examples/proxy.toml"),
 ];
 
-/// Words that a person or a slip of the hand puts anywhere.
+/// Words that a user may write anywhere, on purpose or by mistake.
 const PIECES: &[&str] = &[
     "[[class.rule]]\n",
     "[[site]]\n",
@@ -86,7 +86,7 @@ proptest! {
         check(&bytes)?;
     }
 
-    /// Values of one key under another have a wrong type or form, and still no panic.
+    /// Values of one key under another have a wrong type or form, but cause no panic.
     #[test]
     fn right_lines_in_any_order(lines in Just(EXAMPLES.concat()).prop_map(|text| text.lines().map(String::from).collect::<Vec<_>>()).prop_shuffle()) {
         let distinct: Vec<String> = lines.into_iter().take(40).collect();

@@ -19,7 +19,7 @@ fn a_value_is_told_with_that_of_before_and_its_line() {
     assert_eq!(of("", "[server]\nworkers = 2"), ["server.workers one per core → 2 (weir.toml:2)"]);
 }
 
-/// Port 0 may stand there twice.
+/// Port 0 may occur twice.
 #[test]
 fn listeners_of_one_address_are_told_apart_by_their_order() {
     let text = "[[listener]]\naddress = '127.0.0.1:0'\nproxy_protocol = true\n[[listener]]\naddress = '127.0.0.1:0'\n\
@@ -57,7 +57,8 @@ fn listeners_sites_and_classes_come_change_and_go() {
     );
 }
 
-/// Each was compared with the one at its position: 22 lines, most of them defaults, and none said that a proxy was gone.
+/// Earlier each was compared with the one at its position, which gave 22 lines, most of them defaults, and none of them
+/// reported that a proxy was gone.
 #[test]
 fn tables_of_a_site_are_told_by_their_names() {
     let proxy = |path: &str, more: &str| format!("[[site.proxy]]\npath = '{path}'\nto = ['127.0.0.1:9']\n{more}\n");

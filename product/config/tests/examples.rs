@@ -1,4 +1,4 @@
-//! The files of `examples/` are right, and mean what their comments say.
+//! The files of `examples/` are valid, and have the effects that their comments describe.
 
 use std::path::PathBuf;
 

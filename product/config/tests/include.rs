@@ -1,4 +1,4 @@
-//! Files that a file includes: where they are, whose mistakes are whose, and where their paths begin.
+//! Files that a file includes: where they are found, which mistakes belong to which file, and the base of their paths.
 
 use std::path::{Path, PathBuf};
 

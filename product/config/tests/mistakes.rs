@@ -7,7 +7,7 @@ fn mistakes(text: &str) -> Vec<String> {
     mistakes.iter().map(|mistake| mistake.line("f")).collect()
 }
 
-/// The only mistake of this text and a right site.
+/// The only mistake in this text together with a valid site.
 fn one(text: &str) -> String {
     let all = mistakes(&format!("{text}\n[[site]]\nroot = \"r\"\ndefault = true\n"));
     assert_eq!(all.len(), 1, "{text}: {all:#?}");
@@ -578,7 +578,7 @@ fn classes_and_the_reach_of_their_rules() {
     }
     let all =
         (0..10_000).map(|n| format!("[[class]]\nname='c{n}'\n[[site]]\nhosts=['h{n}']\nroot='r'\nclass='c{n}'\n"));
-    // One is for what nothing assigns.
+    // One more class is for unassigned requests.
     assert_eq!(
         one(&all.collect::<String>().replace("[[site]]\nhosts=['h9999']\nroot='r'\nclass='c9999'\n", "")),
         "f:59995:1: class 10000: expected 9999 at most"
@@ -825,7 +825,7 @@ fn only(text: &str) -> String {
     all.remove(0)
 }
 
-/// Values that are plausible to somebody who comes from another server, and would mean something else here.
+/// Values that are plausible to users of other servers, and would have another meaning here.
 #[test]
 fn words_of_other_servers_are_refused_or_noted() {
     let site = |rest: &str| format!("[[site]]\nroot = 'r'\n{rest}");
@@ -951,7 +951,7 @@ fn a_site_does_not_lead_to_itself() {
     let plain = "[[listener]]\naddress = ':80'\n";
     let other = "from_host = 'www.example.org'\n";
     for (head, to, host) in [
-        // Another program has the port with TLS.
+        // Another program uses the port with TLS.
         (plain, "https://example.org*", ""),
         (secure, "https://example.org*", other),
         (secure, "https://example.com*", ""),

@@ -47,7 +47,7 @@ fn is_of_type(types: Option<&Value>, value: &Value) -> bool {
     }
 }
 
-/// The keywords of draft 2020-12 that are used here, as far as they are.
+/// The mistakes according to the keywords of draft 2020-12 that are used here, as far as they are used.
 fn mistakes(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let known = [
         "$schema",

@@ -1,4 +1,4 @@
-//! Only what was written leaves, and no more than the room.
+//! Only bytes that were written leave, and no more than fit.
 
 use http2::Stop;
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn responses_share_a_datagram() {
     for &stream in &streams {
         let wrote = rig.session().write(stream, left, &mut Counting { at: 0, size: 200 });
         assert_eq!((wrote.stop, wrote.bytes), (Stop::End, 200));
-        // Given content uses up the room by itself.
+        // The given content fills the room by itself.
         left = 1200;
     }
     let (sent, waiting) = (rig.sent, rig.session().waiting_bytes());
@@ -116,8 +116,8 @@ fn the_congestion_window_holds_what_was_given() {
     assert_eq!(rig.client.response(streams[0]).body.len() as u64, given);
 }
 
-/// A page's other responses do not wait for round trips that its first one has waited for. What uses little of the
-/// window does not open it.
+/// A page's other responses do not wait for round trips that its first one has already waited for. A response that uses
+/// little of the window does not open it.
 #[test]
 fn the_last_flight_of_a_response_opens_the_window() {
     let (mut rig, streams) = begun(9, 1 << 20);

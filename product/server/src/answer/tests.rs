@@ -22,11 +22,11 @@ use crate::sites::{Saving, SiteConfig, Wanted};
 use crate::storage::InMemory;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-/// The name of the exchange.
+/// The ID of the exchange.
 fn exchange() -> ExchangeId {
     ExchangeId::new(7, 0)
 }
-/// A browser's.
+/// The field of a browser.
 const BROWSER: &str = "Accept-Encoding: gzip, deflate, br, zstd";
 
 /// A handler of a site with one page, whose jobs run when the test says so.
@@ -40,7 +40,7 @@ struct Rig {
     waited: usize,
     is_secure: bool,
     is_direct: bool,
-    /// The path that requests get by a rule.
+    /// The path to which a rule rewrites requests.
     rewritten_to: Option<&'static str>,
 }
 
@@ -128,7 +128,7 @@ impl Rig {
         self.ask_while(run, method, path, lines)
     }
 
-    /// Asks while the threads that make forms do nothing.
+    /// Sends a request while the threads that make forms do nothing.
     fn late(&mut self, path: &str, lines: &[&str]) -> Got {
         let give_up = |rig: &mut Rig| {
             let due = rig.handler.forms_due().unwrap();
@@ -137,7 +137,7 @@ impl Rig {
         self.ask_while(give_up, "GET", path, lines)
     }
 
-    /// Asks; `wait_for_form` does what happens while the request waits for a form.
+    /// Sends a request. `wait_for_form` is called while the request waits for a form.
     fn ask_while(&mut self, wait_for_form: fn(&mut Rig), method: &str, path: &str, lines: &[&str]) -> Got {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let bytes = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
@@ -194,7 +194,7 @@ impl Got {
     }
 }
 
-/// Without it the client would read on for a body that has ended.
+/// With a length, the client would continue to read after the end of the body.
 #[test]
 fn a_named_file_that_is_coded_on_its_way_has_no_length() {
     let coded = Response::new(Status::OK, Body::default()).of_length(Length::Unknown);
@@ -203,7 +203,7 @@ fn a_named_file_that_is_coded_on_its_way_has_no_length() {
     assert!(!named(plain, &Response::new(Status::OK, ())).has_unknown_length());
 }
 
-/// The first client of a slow line waits for the fast level, whose place the best level takes. Each has its own tag.
+/// The first client of a slow line waits for the fast level, which the best level then replaces. Each has its own tag.
 #[test]
 fn a_page_is_sent_in_the_coding_that_its_client_wants() {
     let mut rig = Rig::new(Options::default()).at(1);
@@ -248,14 +248,14 @@ fn a_form_that_is_not_there_is_made_for_the_next_client() {
     assert_eq!(rig.waited, 1);
 }
 
-/// Once the first client of a script on a slow line got it as it is, as long as the rate was searched.
+/// Earlier the first client of a script on a slow line got it uncoded, as long as the rate was searched.
 #[test]
 fn a_form_is_waited_for_while_the_rate_is_not_known() {
     let mut rig = Rig::new(Options::default());
     assert_eq!((rig.get(&[BROWSER]).coding(), rig.waited), (Some(Coding::Brotli), 1));
 }
 
-/// Files that are gone show that nobody looks at them: a change is noticed by their watch, which this rig does not read,
+/// Files that are gone show that no lookup happens: a change is noticed by their watch, which this rig does not read,
 /// or after a second.
 #[test]
 fn a_client_that_has_a_file_costs_no_lookup() {
@@ -285,7 +285,7 @@ fn a_client_that_saves_data_waits_for_the_form() {
     }
 }
 
-/// A client may have any form that it accepts, also one that is not there any more.
+/// A client may have any form that it accepts, including one that no longer exists.
 #[test]
 fn a_client_that_has_a_form_gets_no_other() {
     let mut rig = Rig::new(Options::default()).at(1);
@@ -362,11 +362,11 @@ fn a_sidecar_is_sent_in_the_place_of_its_file() {
     assert!(own.body == br && own.coding().is_none() && own.field("vary").is_empty());
 }
 
-/// The fields of Accept for pictures, of Chromium and of `curl`.
+/// The `Accept` fields for pictures of Chromium and of `curl`.
 const OF_PICTURES: &str = "Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
 const OF_ANYTHING: &str = "Accept: */*";
 
-/// A site with a photo and, unless it has none, the same in two types; the last is the smaller.
+/// A site with a photo and, in some cases, the same photo in two further types; the last is smaller.
 fn rig_with_pictures() -> (Rig, [Vec<u8>; 3]) {
     let rig = Rig::new(Options::default());
     let bytes = [vec![7; 9_000], picture(ImageType::Avif, 6_000, 1), picture(ImageType::Webp, 5_000, 2)];
@@ -402,8 +402,8 @@ fn a_picture_is_sent_in_a_type_that_its_client_names() {
     assert!(alone.body == jpeg);
 }
 
-/// A client that continues a picture gets parts of what it has, whatever it names in Accept; one that asks for parts of
-/// none gets those of what it would get whole.
+/// A client that continues a picture gets parts of the form that it has, whatever its Accept field names. A client
+/// without one gets parts of the form that it would get as a whole.
 #[test]
 fn parts_of_a_picture_are_those_of_what_its_client_has() {
     let (mut rig, bytes) = rig_with_pictures();
@@ -471,7 +471,7 @@ fn with_dictionary(bytes: &[u8]) -> [String; 3] {
     [format!("{BROWSER}, dcb, dcz"), format!("Available-Dictionary: :{digest}:"), "Sec-Fetch-Site: same-origin".into()]
 }
 
-/// The fields of a request with that dictionary, but for the one that another takes the place of.
+/// The fields of a request with that dictionary, except the one that `other` replaces.
 fn with_dictionary_but(bytes: &[u8], other: &str) -> [String; 3] {
     let name = |line: &str| line.split(':').next().unwrap_or_default().to_string();
     with_dictionary(bytes).map(|line| if name(&line) == name(other) { other.into() } else { line })
@@ -533,7 +533,7 @@ fn a_page_is_coded_with_the_one_before() {
     assert!(rig.run(Level::Best) > 0);
 }
 
-/// Which page is a dictionary for others.
+/// Tests which page is a dictionary for others.
 #[test]
 fn the_first_page_is_for_the_site_until_a_folder_has_its_own() {
     let mut rig = Rig { is_secure: true, ..Rig::new(Options::default()) };
@@ -553,11 +553,11 @@ fn the_first_page_is_for_the_site_until_a_folder_has_its_own() {
     assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(&long)), "/docs/{short.html}");
     assert_eq!(offer(&mut rig, "/a.html", &with_dictionary(&long)), "/*");
     assert_eq!(offer(&mut rig, "/docs/most.html", &with_dictionary(&long)), "/docs/{most.html}", "too long");
-    // It stays in the browser in the place of its folder, or of the page, until another takes that.
+    // It replaces the browser's dictionary for its folder or its page, until another replaces it.
     assert_eq!(offer(&mut rig, "/docs/short.html", &with_dictionary(b"of another server")), "/docs/*");
 }
 
-/// Its pattern would not be one of the URLs that clients ask for.
+/// Its pattern would not match the URLs that clients request.
 #[test]
 fn a_rewritten_request_is_offered_no_dictionary() {
     let mut rig = Rig::with_pages();
@@ -608,7 +608,7 @@ fn a_script_is_offered_for_the_version_with_another_hash() {
     assert_eq!(rig.ask("GET", "/js/app.0b1c2d3f.js", &[BROWSER]).field("cache-control"), "", "there is no such file");
 }
 
-/// Eight characters that may be a word are a hash where the other names say so, in each response for the file.
+/// Eight characters that may be a word count as a hash if the other names suggest it, in each response for the file.
 #[test]
 fn the_folder_of_a_name_says_whether_it_has_a_hash() {
     let mut rig = Rig::new(Options::default());
@@ -678,7 +678,7 @@ fn a_dictionary_is_used_for_its_own_clients_alone() {
     assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"), "it is gone");
 }
 
-/// The dictionary goes between the answer and the job that needs it.
+/// The dictionary is removed between the response and the job that needs it.
 #[test]
 fn a_dictionary_that_goes_meanwhile_leaves_the_page() {
     let mut rig = Rig::with_pages();
@@ -700,7 +700,7 @@ fn a_dictionary_that_goes_meanwhile_leaves_the_page() {
     assert!(!got.field("content-encoding").starts_with("dc") && got.content() == rig.page("b.html"));
 }
 
-/// A browser keeps what it has decoded; a cache that others share keeps the bytes.
+/// A browser keeps the decoded bytes; a shared cache keeps the coded bytes.
 #[test]
 fn a_client_that_has_a_form_with_a_dictionary_gets_no_other() {
     let mut rig = Rig::with_pages();
@@ -722,7 +722,7 @@ fn a_client_that_has_a_form_with_a_dictionary_gets_no_other() {
     assert_eq!(rig.ask_with("/b.html", &other).status, 200);
 }
 
-/// Short files, pictures and sites without compression depend on nothing.
+/// Short files, pictures and sites without compression do not depend on codings.
 #[test]
 fn what_is_never_coded_says_nothing_of_codings() {
     let off = Options { codings: http::Codings::NONE, ..Options::default() };
@@ -738,7 +738,7 @@ fn what_is_never_coded_says_nothing_of_codings() {
     }
 }
 
-/// A thread that hangs keeps no request.
+/// A hung thread does not hold a request.
 #[test]
 fn a_wait_ends_in_any_case() {
     let mut rig = Rig::new(Options::default()).at(1);
@@ -756,7 +756,7 @@ fn a_wait_ends_in_any_case() {
     };
     let Answer::Lookup(wait, _) = rig.handler.answer(to, &request, CLIENT, rig.now) else { panic!("no wait") };
     let key = rig.handler.begin_lookup(wait, exchange(), 1, rig.now).unwrap();
-    // After that the file as it is would have been there sooner.
+    // After that, the uncoded file would have arrived sooner.
     let until = rig.handler.forms_due().expect("a wait");
     assert!(until > rig.now && until <= rig.now + Nanos::from_secs(2));
     assert!(rig.handler.askers().eq([(exchange(), rig.now)]));
@@ -778,8 +778,8 @@ fn a_wait_ends_in_any_case() {
     assert!(rig.handler.next_found().is_none() && rig.handler.askers().next().is_none());
 }
 
-/// A server that has just started, with more readers than its threads can make forms for: none of their first pages goes
-/// out as it is, and each of them is the page.
+/// A server that has just started, with more readers than its threads can make forms for: none of their first pages is
+/// sent uncoded, and each is correct.
 #[test]
 fn pages_whose_forms_are_late_are_coded_on_their_way() {
     const PAGES: usize = 100;
@@ -803,7 +803,7 @@ fn pages_whose_forms_are_late_are_coded_on_their_way() {
         (&["Accept-Encoding: br"], None),
         (&["Accept-Encoding: gzip, identity;q=0.5"], Some(Coding::Gzip)),
         (&[], None),
-        // Parts are those of the file as it is.
+        // Parts are always parts of the uncoded file.
         (&[BROWSER, "Range: bytes=0-9"], None),
     ] {
         assert_eq!(rig.late("/2.html", lines).coding(), coding, "{lines:?}");
@@ -812,7 +812,7 @@ fn pages_whose_forms_are_late_are_coded_on_their_way() {
     assert_eq!(rig.late("/2.html", &[BROWSER]).coding(), None, "on a fast line that is not worth the time");
 }
 
-/// It is marked, and stays one of the file, whatever form is there later.
+/// The tag is marked, and remains valid for the file, whatever form exists later.
 #[test]
 fn the_tag_of_a_page_that_was_coded_on_its_way_says_that_it_is_unchanged() {
     let mut rig = Rig::new(Options::default()).at(10);

@@ -53,7 +53,7 @@ fn an_ipv6_site_is_one_client() {
     assert_eq!(clients.state().table.entries().len(), 2);
 }
 
-/// A second's worth at once, then as many as the rate allows, over any number of connections.
+/// A second's worth immediately, then at the permitted rate, over any number of connections.
 #[test]
 fn requests_keep_to_their_rate() {
     let clients = clients(0, 10);

@@ -34,7 +34,7 @@ fn page(folder: &Folder, number: usize, bytes: usize) -> Arc<Entry> {
     folder.entry(&format!("{number}.html"))
 }
 
-/// A file of digits that no coding makes less than half of.
+/// A file of digits, which no coding reduces by half.
 fn digits(folder: &Folder, number: usize, bytes: usize) -> Arc<Entry> {
     let mut state = number as u64 + 1;
     let mut digit = || {
@@ -80,7 +80,7 @@ fn a_form_is_made_once_for_all_who_ask() {
     }
 }
 
-/// The best level takes the place of the fast one, with a tag of its own: its bytes are others.
+/// The best level replaces the fast one and has a separate tag, because its bytes differ.
 #[test]
 fn the_best_level_is_swapped_in() {
     let (folder, coder) = (Folder::new(), Coder::new(MANY));
@@ -114,7 +114,7 @@ fn what_does_not_shrink_is_remembered() {
     assert_eq!(coder.usage(), (0, 1));
 }
 
-/// A client that asks for very many files has no more memory than another.
+/// A client that requests many files uses no more memory than another.
 #[test]
 fn jobs_and_forms_are_bounded_however_many_files_are_asked_for() {
     let (folder, coder) = (Folder::new(), Coder::new(4 << 20));
@@ -131,7 +131,7 @@ fn jobs_and_forms_are_bounded_however_many_files_are_asked_for() {
     assert!(bytes <= 2 << 20 && forms <= FORMS_MAX, "{bytes} bytes of {forms}");
 }
 
-/// The least recently used goes first.
+/// The least recently used form is removed first.
 #[test]
 fn a_full_cache_gives_way() {
     let folder = Folder::new();
@@ -158,7 +158,7 @@ fn a_full_cache_gives_way() {
     assert!(ready(&coder, &entries[2], Gzip).is_some() && coder.usage().0 <= bytes_max);
 }
 
-/// Forms that responses hold count until these have ended, even when others have their place.
+/// Forms that responses hold count until the responses end, even if other forms have replaced them.
 #[test]
 fn forms_under_way_are_counted() {
     let (folder, coder) = (Folder::new(), Coder::new(MANY));
@@ -170,7 +170,7 @@ fn forms_under_way_are_counted() {
     coder.find(&second, Gzip, 1);
     run(&coder, Level::Fast);
     assert!(matches!(coder.find(&second, Gzip, 1), Known::None), "its room is taken");
-    // The first is forgotten, and only its response holds it: nothing could give way to a third.
+    // The first is forgotten and only held by its response, so nothing can make room for a third.
     let third = digits(&folder, 3, 60_000);
     assert!(matches!(coder.find(&third, Gzip, 1), Known::None) && run(&coder, Level::Fast) == 0);
     assert!(coder.ready(&first, Gzip).is_none() && coder.usage().0 == held.len);
@@ -269,7 +269,7 @@ fn a_small_host_makes_the_best_form_alone() {
     assert!(!coder.wait_for_memory(&job), "the coder has stopped");
 }
 
-/// The best level has the memory, at the lowest priority: nobody knows for how long.
+/// The best level has the memory, at the lowest priority, so the time is unknown.
 #[test]
 fn a_form_that_waits_for_memory_is_not_expected_soon() {
     let (folder, coder) = (Folder::new(), Coder::new(24 << 20));
@@ -284,7 +284,7 @@ fn a_form_that_waits_for_memory_is_not_expected_soon() {
     assert_eq!([&first, &second].map(expected), [Nanos(u64::MAX); 2]);
 }
 
-/// The best level has the next job at once; the fast level, for which clients wait, has to wake up first.
+/// The best level could start the next job immediately; the fast level, for which clients wait, must wake up first.
 #[test]
 fn the_fast_level_has_the_memory_before_the_next_best_form() {
     let (folder, coder) = (Folder::new(), Arc::new(Coder::new(24 << 20)));
@@ -374,7 +374,7 @@ impl Kept {
     }
 }
 
-/// A form that was made once is there after a restart, in its own folder.
+/// A form that was made once still exists after a restart, in its own folder.
 #[test]
 fn forms_with_a_dictionary_outlive_the_process() {
     let kept = Kept::new();

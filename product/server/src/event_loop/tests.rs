@@ -21,7 +21,7 @@ use crate::threads::Threads;
 use crate::upstream::UpstreamPlaces;
 
 const FILE: &[u8] = b"hello";
-/// Not an answer that the tests check, and short enough that no turn ends because of it.
+/// A request whose response the tests do not check, short enough that no turn ends because of it.
 const HEAD: &str = "HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
 struct Bench {
@@ -215,7 +215,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
         let answered = flood.responses();
         assert!(turns <= 3, "{policy}: answered after {turns} turns");
         assert!(answered <= turns * 64, "{policy}: behind {answered} of the flood's, in {turns} turns");
-        // None of it is lost.
+        // No response is lost.
         for _ in 0..2 * REQUESTS {
             bench.turn();
         }

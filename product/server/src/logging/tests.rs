@@ -115,7 +115,7 @@ fn instants_keep_their_order_unless_a_clock_is_set() {
     let (second, late) = (Duration::from_secs(1_795_255_200), Duration::from_nanos(700));
     let now = Nanos::from_secs(5);
     assert_eq!(end.unix_time(now, now, second), second);
-    // The other clock was read a little later.
+    // The other clock was read slightly later.
     assert_eq!(end.unix_time(now, now, second + late), second);
     assert_eq!(end.unix_time(now, now + Nanos(700), second), second);
     let set = second + Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The proxy alone: upstreams are of the test, and the event loop keeps what it is given to do.
+//! The proxy alone: the test plays the upstreams, and the event loop records what it has to do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,12 +23,12 @@ use crate::wake::Wake;
 struct Far {
     /// The bytes that it was sent.
     sent: RefCell<Vec<u8>>,
-    /// The bytes that it takes at most.
+    /// The maximum number of bytes that it accepts.
     takes: Cell<usize>,
     /// The bytes that it sends.
     says: RefCell<VecDeque<u8>>,
     has_ended: Cell<bool>,
-    /// How often its bytes were asked for.
+    /// The number of reads of its bytes.
     asked: Cell<usize>,
 }
 
@@ -54,7 +54,7 @@ impl FarEnd for Near {
     }
 }
 
-/// The proxy, and an event loop that writes down what it does.
+/// The proxy, and an event loop that records the proxy's effects.
 struct Bench {
     net: Connecting<Near>,
     proxy: Proxy<Connecting<Near>>,
@@ -122,7 +122,7 @@ impl Bench {
         Rc::clone(&self.net.made.borrow()[connection].0)
     }
 
-    /// Lets this time pass, and the proxy look for those that are late.
+    /// Lets this time pass, and lets the proxy check its deadlines.
     fn pass(&mut self, span: Nanos) -> Vec<String> {
         self.now += span;
         self.proxy.end_late(&self.net, self.now);
@@ -202,7 +202,7 @@ impl Bench {
         self.sinks.extend(pipe.map(|pipe| (number, pipe)));
     }
 
-    /// The client takes all that waits for it.
+    /// Lets the client take everything that waits for it.
     fn take_body(&mut self, number: u64) -> Vec<u8> {
         let pipe = self.sinks.get_mut(&number).expect("it is being sent");
         let taken = pipe.queued().to_vec();
@@ -257,7 +257,7 @@ fn an_upstream_that_is_too_slow_fails() {
     assert_eq!(bench.take_done(), ["1 ends of 0", "1 fails with 504"]);
 }
 
-/// Its packets are dropped, so that no event of the connection comes.
+/// Its packets are dropped, so the connection has no event.
 #[test]
 fn an_upstream_that_is_off_costs_time_and_no_request() {
     let mut bench = Bench::among(&[":1", ":2"], 8);
@@ -271,7 +271,7 @@ fn an_upstream_that_is_off_costs_time_and_no_request() {
     bench.begin(3, Method::Post, NONE);
     let done = bench.hear_in_slot(1, 0, &format!("{FIVE}hello"));
     assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:2", "2 ends of 5"]);
-    // With both off, a client is told so after the first: it has waited long enough.
+    // If both are unreachable, the client gets a response after the first: it has waited long enough.
     assert_eq!(bench.pass(connect_timeout), ["3 ends of 0", "3 fails with 504"]);
     assert_eq!((bench.proxy.upstreams().transfers(), bench.net.made.borrow().len()), (0, 3));
 }
@@ -301,7 +301,7 @@ fn upstreams_with_as_much_to_do_take_turns() {
     }
 }
 
-/// What has come on it would be the response to the next request.
+/// The received bytes would be taken for the response to the next request.
 #[test]
 fn a_connection_on_which_something_has_come_is_not_used_again() {
     let mut bench = Bench::new(8);
@@ -315,7 +315,7 @@ fn a_connection_on_which_something_has_come_is_not_used_again() {
     assert_eq!(done, ["2 responds 200 with 5 of 127.0.0.1:1", "2 ends of 5"]);
 }
 
-/// A bench with an idle connection, made before the last report unless `is_fresh`.
+/// A bench with an idle connection. Unless `is_fresh`, the connection was made before the last report.
 fn idle(is_fresh: bool, is_left: bool) -> Bench {
     let mut bench = Bench::new(8);
     bench.begin(1, Method::Get, NONE);
@@ -325,8 +325,8 @@ fn idle(is_fresh: bool, is_left: bool) -> Bench {
     bench
 }
 
-/// Between its last response and the report that follows, while its event waits for its turn, and for a request that would
-/// be lost with it.
+/// The connection is between its last response and the next report while its event waits to be handled, and the request
+/// would be lost with it.
 #[test]
 fn an_idle_connection_of_which_an_event_may_be_missing_is_asked() {
     for (method, is_fresh, is_left) in

@@ -1,5 +1,5 @@
-//! Staged bodies alone: whatever their source is, however it comes and however it is taken, the connection gets what
-//! becomes of the whole of it.
+//! Staged bodies alone. Whatever their source is, however its bytes arrive and are taken, the connection gets the
+//! result of the whole body.
 
 use std::collections::VecDeque;
 use std::io;
@@ -79,7 +79,7 @@ fn chained(body: Body, chain: Chain) -> Body {
     chain().into_iter().fold((body, length), through).0
 }
 
-/// The content of a framed body, and whether its end came.
+/// The content of a framed body, and whether it has ended.
 fn unframed(bytes: &[u8], delimiter: Delimiter) -> (Vec<u8>, bool) {
     if delimiter != Delimiter::LastChunk {
         return (bytes.to_vec(), true);
@@ -118,7 +118,7 @@ fn source(folder: &Folder, pieces: Vec<(u8, u64, u64)>) -> (Body, Vec<u8>) {
     (body, whole)
 }
 
-/// The bytes that have come when a producer pauses: everything but the end.
+/// The bytes that have been passed on when a producer pauses: everything except the end.
 fn flushed(chain: Chain, pushed: &[u8]) -> Vec<u8> {
     chain().into_iter().fold(pushed.to_vec(), |bytes, mut stage| {
         let mut out = Vec::new();
@@ -163,7 +163,7 @@ proptest! {
         prop_assert_eq!(account.bytes(), 0);
     }
 
-    /// A producer that pauses: everything that it pushed before has come by then, and nothing of the end.
+    /// When a producer pauses, everything that it pushed before has been passed on, but not the end.
     #[test]
     fn what_a_producer_pushed_is_not_kept_while_it_pauses(
         steps in prop::collection::vec((0_usize..90_000, prop::collection::vec(1_u64..70_000, 0..5), any::<bool>()), 0..12),
@@ -252,7 +252,7 @@ fn trailers_come_after_the_end_of_the_stages() {
     }
 }
 
-/// The file was cut: what came before has left, and no end.
+/// The file was cut: the bytes before the cut have left, without an end.
 #[test]
 fn a_source_that_fails_fails_the_body() {
     let folder = Folder::new();
@@ -272,7 +272,7 @@ fn a_source_that_fails_fails_the_body() {
     assert!(!is_done && came.len() > 40_000 && !body.is_empty());
 }
 
-/// A stage that announces another length than it gives.
+/// A stage that announces a wrong length.
 #[derive(Debug)]
 struct Wrong(u64);
 
@@ -385,7 +385,7 @@ fn parts_tunnels_and_what_must_not_be_transformed_stay_as_they_are() {
     }
 }
 
-/// The response to HEAD has the length that its head gives; there is no body to measure.
+/// The response to HEAD has the length announced in its head; there is no body to measure.
 #[test]
 fn a_stage_that_keeps_the_length_keeps_its_field() {
     let _staging = Staging::new(|_, _| vec![Box::new(Upper)]);

@@ -46,7 +46,8 @@ fn a_panic_is_a_failure_with_its_message() {
     assert!(threads.join(number).is_err());
 }
 
-/// A panic of the thread that orders certificates, when it first says why it cannot; what it holds then is still to be read.
+/// The thread that orders certificates panics right after it has reported why it cannot continue; the report must still
+/// be readable.
 #[test]
 fn a_panic_of_a_renewal_is_a_failure() {
     let Ok(roots) = tls::Roots::of_system(&|file| std::fs::read(file)) else {
@@ -95,7 +96,7 @@ fn the_first_failure_counts() {
     assert!(told.try_recv().is_err(), "told twice");
 }
 
-/// Waits until the test is over.
+/// Waits until the test has ended.
 fn wait(held: &Receiver<()>) -> io::Result<()> {
     let _ = held.recv();
     Ok(())

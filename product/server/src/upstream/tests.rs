@@ -1,4 +1,4 @@
-//! Transfers over a test socket: every split of what an upstream sends, and every order of room.
+//! Transfers over a test socket: every division of the bytes that an upstream sends, and every order of room.
 
 mod over_http2;
 
@@ -20,7 +20,7 @@ use super::*;
 use crate::body::Pipe;
 use crate::net::FarEnd;
 
-/// The bytes that an upstream sends, in pieces, and those it was sent.
+/// The bytes that an upstream sends, in pieces, and the bytes that it receives.
 #[derive(Debug, Default)]
 struct Wire {
     pieces: RefCell<VecDeque<Vec<u8>>>,
@@ -66,7 +66,7 @@ impl FarEnd for Wire {
     }
 }
 
-/// A connection to send on.
+/// Wraps a connection for sending.
 fn over<'w>(wire: &'w Wire, ready: &'w mut Readiness) -> OnConnection<'w, Wire> {
     on(wire, ready, &mut [])
 }
@@ -108,7 +108,7 @@ fn transfer(method: Method, body: BodyLength) -> Transfer {
 
 const READY: Readiness = Readiness { is_readable: true, is_writable: true, has_ended: true };
 
-/// Returns a complete response as a client takes it that reads `portion` bytes at a time, and the last step.
+/// Returns the complete response as received by a client that reads `portion` bytes at a time, and the last step.
 fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, TransferStep, bool) {
     let (mut transfer, mut ready, mut scratch) = (transfer(method, BodyLength::None), READY, vec![0; 64 << 10]);
     over(wire, &mut ready).send(&mut transfer, Nanos::ZERO).expect("it takes all");
@@ -183,7 +183,7 @@ fn bytes_behind_the_response_end_the_connection() {
     assert!(play(&head, Method::Head, 1).2, "the response to HEAD has no body");
 }
 
-/// A body that is whole before the first byte leaves has a length; one that is not goes in chunks.
+/// A body that is complete before the first byte leaves has a length; otherwise it is sent in chunks.
 #[test]
 fn a_body_that_came_before_its_request_left_has_a_length() {
     let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a\r\n\r\n";
@@ -272,7 +272,8 @@ fn what_may_have_been_done_is_not_asked_twice() {
     assert!(!get(true).may_repeat(&Fault::TooSlow("x")));
 }
 
-/// An idle connection that its upstream closed costs a short PUT or DELETE nothing; what was sent of a long one is gone.
+/// If an upstream has closed an idle connection, a short PUT or DELETE can be repeated; the part sent of a long one is
+/// lost.
 #[test]
 fn a_short_body_is_kept_to_be_sent_again() {
     for (method, bytes, may_repeat) in [
@@ -304,7 +305,7 @@ fn a_short_body_is_kept_to_be_sent_again() {
     }
 }
 
-/// An upstream that takes no more may have answered before.
+/// An upstream that accepts no more may have answered before.
 #[test]
 fn an_early_response_is_heard() {
     let wire = Wire::of(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n", &[]);

@@ -1,4 +1,4 @@
-//! Pages of programs as dictionaries of others, at a site that asks for it.
+//! Pages of programs as dictionaries of other pages, at a site that enables this.
 
 use http::Length;
 
@@ -106,7 +106,7 @@ fn a_page_at_a_rewritten_path_is_offered_to_nobody() {
     assert_eq!((got.field("content-encoding"), got.offered(), rig.kept()), ("zstd", "", 0));
 }
 
-/// The first page is offered for all, kept as it passes, and makes the next one short.
+/// The first page is offered as a dictionary, is stored as it passes, and makes the next one short.
 #[test]
 fn a_page_of_a_program_is_coded_with_the_one_before() {
     let [first, second] = pages();
@@ -124,7 +124,7 @@ fn a_page_of_a_program_is_coded_with_the_one_before() {
         assert_eq!(rig.kept(), 1);
         let got = rig.pass("GET /b/three", &with_dictionary(&second), &Page::of(&first));
         assert!(got.is_with_dictionary() && got.offered() == "/b/{three}");
-        // The bytes are those of the first page, whose path stays.
+        // The bytes are those of the first page, which remains the stored one.
         assert_eq!(rig.kept(), 1);
         assert_eq!(rig.pass("GET /a/one", &with_dictionary(&first), &Page::of(&first)).offered(), "/a/{one}");
         // A 304 is cached under the same names as the page.
@@ -135,7 +135,8 @@ fn a_page_of_a_program_is_coded_with_the_one_before() {
     }
 }
 
-/// A page of a file and one of a program serve each other only where that costs no wait and no form of one client.
+/// A page of a file and a page of a program serve each other as dictionaries only if that needs neither a wait nor a
+/// form for one client.
 #[test]
 fn the_page_of_a_file_is_a_dictionary_for_those_of_programs() {
     let mut rig = programs();
@@ -149,7 +150,7 @@ fn the_page_of_a_file_is_a_dictionary_for_those_of_programs() {
     assert!(!got.field("content-encoding").starts_with("dc") && got.content() == plain);
 }
 
-/// What a client, or the program, has said of whom the page is for.
+/// The client or the program has indicated that the page is not for everybody.
 #[test]
 fn a_page_that_is_not_for_everybody_has_nothing_to_do_with_dictionaries() {
     let [first, second] = pages();
@@ -183,14 +184,14 @@ fn a_page_that_is_not_for_everybody_has_nothing_to_do_with_dictionaries() {
         assert!(got.vary().iter().all(|value| !value.contains("Available-Dictionary")), "{why}");
         assert!(lines.contains(&"Content-Encoding: gzip") || got.content() == second, "{why}");
     }
-    // Whatever the site makes of private responses.
+    // Even if the site compresses private responses.
     let saving = Saving { has_upstream_dictionaries: true, compresses_private: true, ..Saving::default() };
     let mut rig = Rig { is_secure: true, ..Rig::saving(Options::default(), saving) };
     let got = rig.pass("GET /a", &[&browser()[..], &["Cookie: a=b".into()]].concat(), &Page::of(&first));
     assert!(got.field("content-encoding") == "zstd" && got.offered().is_empty() && rig.kept() == 0);
 }
 
-/// The site has to ask for it, and the connection has to be secure.
+/// The site must enable it, and the connection must be secure.
 #[test]
 fn a_site_that_does_not_ask_has_none() {
     let [first, _] = pages();
@@ -222,7 +223,7 @@ fn a_page_is_coded_with_it_for_clients_that_say_so_alone() {
         assert!(got.vary().iter().any(|value| value.contains("Available-Dictionary")), "{other}");
         rig.kept();
     }
-    // One of another site, and one that is gone.
+    // A dictionary of another site, and one that no longer exists.
     let site = SiteKey(1);
     rig.coder.dictionaries.keep(site, b"/"[..].into(), text(9_000), 1);
     assert_eq!(rig.kept(), 1);

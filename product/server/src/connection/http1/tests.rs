@@ -18,7 +18,7 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: a\r\n";
 const BOTH: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A client whose bodies nobody wants.
+/// A client whose request bodies are discarded.
 fn client(way: Way) -> Driven {
     Driven::new(way, Limits::default(), |_| false)
 }
@@ -110,7 +110,7 @@ fn a_body_that_is_too_long_costs_the_connection_and_not_the_answer() {
     }
 }
 
-/// The last response announces it, and only the last.
+/// Only the last response announces it.
 #[test]
 fn a_connection_is_closed_behind_the_response_that_says_so() {
     for (text, (statuses, ends)) in conversations() {

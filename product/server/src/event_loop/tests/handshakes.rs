@@ -207,7 +207,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
     assert!(bench.worker.responder.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
-/// Its client was cut off, and had to connect again: to nobody, if no other process had the socket.
+/// Earlier its client was cut off and had to connect again, which failed if no other process had the socket.
 #[test]
 fn a_client_in_its_handshake_has_its_answer_from_a_server_that_stops() {
     for versions in [[&TLS12], [&TLS13]] {

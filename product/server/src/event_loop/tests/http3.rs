@@ -118,7 +118,7 @@ fn a_client_in_its_handshake_has_its_answer_from_a_server_that_stops() {
     assert!(response.is_some_and(|response| response.is_whole && response.body == FILE), "{:?}", new.peer.lost);
 }
 
-/// It was closed at once, and a request that was on its way could not be repeated without risk.
+/// Earlier it was closed immediately, and a request on its way could not be repeated without risk.
 #[test]
 fn an_idle_client_has_goaway_from_a_server_that_stops() {
     let mut bench = Bench::of_datagrams("http3-idle");

@@ -140,7 +140,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
     }
 }
 
-/// It used to leave no trace: a client could choose by that whether it was logged.
+/// Earlier it left no trace, so a client could avoid being logged.
 #[test]
 fn a_request_whose_client_left_before_its_body_came() {
     for policy in POLICIES {

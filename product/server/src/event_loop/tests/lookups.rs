@@ -30,7 +30,7 @@ fn begin(bench: &mut Bench, disk: &FakeDisk, text: &str) -> Client {
     client
 }
 
-/// The worker used to wait, and all its clients with it.
+/// Earlier the worker waited, and all its clients with it.
 #[test]
 fn who_asks_for_something_else_is_answered_meanwhile() {
     for policy in POLICIES {
@@ -74,7 +74,7 @@ fn body(response: &str) -> String {
     response.split("\r\n\r\n").nth(1).unwrap_or_default().to_string()
 }
 
-/// Requests for part of a file, or for none, take the same path; so does a request with a body.
+/// Requests for part of a file, or for a missing one, take the same path; so does a request with a body.
 #[test]
 fn every_kind_of_request_is_answered_with_what_was_found() {
     for (request, status, expected) in [
@@ -188,7 +188,7 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     assert!(received.contains("Connection: close") && received.ends_with("cold file"), "{received}");
 }
 
-/// It used to leave no line in the access log.
+/// Earlier it left no line in the access log.
 #[test]
 fn who_leaves_before_the_answer_is_logged() {
     let (mut bench, disk) = bench("unanswered", "srpt");

@@ -284,7 +284,7 @@ fn a_stopping_server_says_farewell_and_finishes() {
     assert!(bench.worker.stop());
 }
 
-/// Its first request was about to come.
+/// Its first request was about to arrive.
 #[test]
 fn a_client_without_an_answer_has_one_from_a_server_that_stops() {
     let mut bench = Bench::new("http2-stop-new", "srpt");

@@ -118,7 +118,7 @@ const NEWCOMER_SECONDS: u8 = 5;
 const HOLDERS: usize = 8;
 
 impl Bench {
-    /// Has clients hold what they said, then lets a newcomer come, and checks that it is answered in time.
+    /// Makes clients hold bytes, then lets a new client arrive, and checks that it is served in time.
     fn let_newcomer_in(&mut self, said: &[u8], held_bytes_min: u64) {
         let account = self.worker.responder.connections.account().clone();
         let mut holders = Vec::new();

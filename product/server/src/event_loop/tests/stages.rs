@@ -275,7 +275,7 @@ impl Stage for Short {
     }
 }
 
-/// The error log had nothing of it.
+/// Earlier the error log contained nothing about it.
 #[test]
 fn a_body_of_another_length_than_was_announced_is_logged() {
     let mut bench = Bench::new("stages-length", "srpt");

@@ -15,7 +15,7 @@ fn is_known_absent(site: &mut Site, path: &str) -> bool {
     }
 }
 
-/// A site in which every look would have to wait, so that whatever is answered at once was not looked at.
+/// A site in which every lookup would have to wait, so every immediate answer comes without a lookup.
 fn all_aside() -> Site {
     Site::with(Options::default(), Root::uncached)
 }

@@ -1,4 +1,4 @@
-//! Files that are others in a coding, or in another type of picture.
+//! Alternative files in a coding, or in another picture format.
 
 use http::{Coding, Codings, ImageType};
 
@@ -45,7 +45,7 @@ fn sidecars_are_forms_of_their_file() {
         tags.sort_unstable();
         tags.dedup();
         assert_eq!(tags.len(), 4, "each has its own tag");
-        // A sidecar is what it is under its own name.
+        // Under its own name a sidecar is an ordinary file.
         let own = site.entry("/a.html.br");
         assert!(!own.forms.are_any() && bytes(&own) == coded(Coding::Brotli, &plain) && own.mime != entry.mime);
         let (open, held) = (entry.files_open(), entry.held_bytes());
@@ -100,7 +100,7 @@ fn an_older_sidecar_is_not_sent() {
     let set = |at| File::options().write(true).open(&sidecar).unwrap().set_modified(at).unwrap();
     set(modified - Duration::from_secs(1));
     assert_eq!(sidecars(&site.entry("/a.html")), []);
-    // Tools give it the time of its file.
+    // Tools give it the modification time of its file.
     set(modified);
     site.now += REVALIDATE_AFTER;
     assert_eq!(sidecars(&site.entry("/a.html")), [Coding::Gzip]);

@@ -483,14 +483,14 @@ fn a_stage_gives_all_that_came_before_a_failure() {
 
 #[test]
 fn a_producer_is_held_to_the_length_it_announced() {
-    // Fewer.
+    // Fewer bytes than announced.
     let mut produced = Produced::new(Way::Length(2_000), None);
     produced.push(1_999);
     produced.finish();
     produced.drive();
     assert!(matches!(produced.departures[0].failure, Some(Failure::Length)));
     produced.check();
-    // More.
+    // More bytes than announced.
     for first in [0, 1_000] {
         let mut produced = Produced::new(Way::Length(2_000), None);
         produced.push(first);
@@ -500,7 +500,7 @@ fn a_producer_is_held_to_the_length_it_announced() {
         assert!(matches!(produced.departures[0].failure, Some(Failure::Length)));
         produced.check();
     }
-    // As many: it is complete without an explicit end.
+    // As many bytes as announced: it is complete without an explicit end.
     let mut produced = Produced::new(Way::Length(2_000), None);
     produced.push(2_000);
     produced.drive();

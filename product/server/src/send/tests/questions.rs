@@ -7,7 +7,7 @@ use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
 
-/// Before that nothing could be done with the result.
+/// Before that instant the result would be useless.
 #[test]
 fn the_queue_is_read_when_a_grant_is_due() {
     let (mut bench, queue) = gauged("srpt");
@@ -45,7 +45,7 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
     assert_eq!(below(Bench::new("srpt", Some("10mbit")), u64::MAX), 0);
 }
 
-/// When a response begins, and every 64 KiB; for the accounts the kernel is queried anyway.
+/// The path is queried when a response begins, and every 64 KiB; the accounts query the kernel anyway.
 #[test]
 fn a_path_is_asked_for_now_and_then() {
     let asked = |policy| {

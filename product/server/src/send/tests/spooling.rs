@@ -103,7 +103,7 @@ impl Spooled {
         self.produced.producer().spool(&self.room)
     }
 
-    /// Pushes as much as there is room for, in memory or on disk.
+    /// Pushes as much as fits, in memory or on disk.
     fn push_all(&mut self, bytes: usize) {
         let mut left = bytes;
         while left > 0 {

@@ -1,4 +1,5 @@
-//! Each acknowledged byte is reported once, whenever that happens: under way, after the last byte, and without a job.
+//! Each acknowledged byte is reported once, whether it is acknowledged during a response, after its last byte, or
+//! without a job.
 
 use super::super::line_feedback::{Observer, Script};
 use super::*;
@@ -212,7 +213,7 @@ fn while_the_rate_is_searched_small_responses_cost_few_looks() {
     assert_eq!((listed(&bench), bench.transmitter.poll_timeout()), (0, None));
 }
 
-/// It reveals what the line carries.
+/// A full socket reveals the capacity of the line.
 #[test]
 fn while_the_rate_is_searched_full_sockets_are_looked_at_always() {
     let mut bench = bench(None);

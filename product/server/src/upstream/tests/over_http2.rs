@@ -588,7 +588,7 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     bench.assert_whole(1, &content(1 << 20).0);
 }
 
-/// Both sides send at once, and the response may be over first.
+/// Both sides may send at the same time, and the response may end first.
 #[test]
 fn a_response_may_begin_before_the_request_has_ended() {
     let mut bench = Bench::new(100);

@@ -10,7 +10,7 @@ use super::*;
 use crate::poll::Poll;
 use crate::upstream::EndpointAddress;
 
-/// The exchange of this number, each on a connection of its own.
+/// The exchange with this number; each is on a separate connection.
 fn id(number: u64) -> ExchangeId {
     ExchangeId::new(number, 0)
 }
@@ -106,7 +106,7 @@ fn half_of_the_places_are_held_in_all_loops_together() {
     assert!(!places.is_crowded(all(1)));
 }
 
-/// They used to count as requests, so that 256 idle WebSockets of one client took all places of an upstream.
+/// Earlier they counted as requests, so 256 idle WebSockets of one client took all places of an upstream.
 #[test]
 fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
     let (_, loops) = loops(2);

@@ -6,7 +6,7 @@ const HELLO: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel
 const CHUNKED: &str =
     "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\nA: b\r\n\r\n";
 
-/// The result of the pieces received, while no response is made.
+/// The result of the bytes received while no response is made.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Came {
     requests: usize,
@@ -147,7 +147,7 @@ fn a_client_that_is_too_slow_with_its_body_is_told() {
     passing.now = passing.http1.deadline();
     let late = passing.http1.on_deadline();
     assert!(matches!(late, Some(Late::Refused { reject, .. }) if reject.status == Status::REQUEST_TIMEOUT), "{late:?}");
-    // While its response is under way, that has its own time.
+    // While its response is in flight, the time limit of the response applies.
     let mut passing = Passing::new();
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
     passing.answer();
