@@ -366,7 +366,7 @@ fn a_sidecar_is_sent_in_the_place_of_its_file() {
 const OF_PICTURES: &str = "Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
 const OF_ANYTHING: &str = "Accept: */*";
 
-/// A site with a photo and, in some cases, the same photo in two further types; the last is smaller.
+/// A site with a photo and the same photo in two further types, of which the last is the smallest.
 fn rig_with_pictures() -> (Rig, [Vec<u8>; 3]) {
     let rig = Rig::new(Options::default());
     let bytes = [vec![7; 9_000], picture(ImageType::Avif, 6_000, 1), picture(ImageType::Webp, 5_000, 2)];
