@@ -38,7 +38,8 @@ Examples:
   weir check weir.toml                            check a configuration
   weir attach eth0                                order the responses of nginx, Apache, Caddy
 
-`weir COMMAND --help` lists the flags of a command."
+`weir COMMAND --help` lists the flags of a command.
+`weirlab`, a program of its own, measures and simulates what Weir does: docs/weirlab.md."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -126,12 +126,29 @@ class Papers:
         declared = [of for of in self.claims if of.claim.items]
         decided = sum(self.verdict(of) in DECIDED for of in declared)
         page += markdown(["paper", *_STATES], rows)
-        page += f"\n{decided} of the {len(declared)} declared claims of the papers are decided.\n"
+        page += f"\n{decided} of the {len(declared)} declared claims of the papers are decided.{self._widths(declared)}\n"
         for paper in papers:
             of_paper = [item for item in self.items if item["paper"] == paper]
             rows = [[str(item["number"]), item["what"], *states[item["number"]]] for item in of_paper]
             page += f"\n## {paper}\n\n{markdown(['#', 'item', 'state', 'of'], rows)}"
         return page
+
+
+    def _widths(self, declared: list[Declared]) -> str:
+        """Half-widths of intervals as parts of their figures, and traces: of all, and of headline rows, an experiment's first."""
+        rows = [(of, row) for of in declared for row, _, _ in self.judged(of)]
+        heads = list({of.experiment: (of, row) for of, row in reversed(rows)}.values())
+        kernel = [row["traces"] for of, row in rows if not of.is_simulated]
+        text = f" Of {len(kernel)} figures of a kernel {sum(of >= 10 for of in kernel)} are of ten traces or more"
+        text += f", {sum(5 <= of < 10 for of in kernel)} of five to nine. An interval's half-width, as a part of its figure:\n"
+        kinds = (("all figures", rows), ("of a kernel", [of for of in rows if not of[0].is_simulated]), ("headline rows", heads))
+        for name, those in kinds:
+            ends = [(row["ends"], row["value"]) for _, row in those if row.get("ends") and row.get("value")]
+            wide = sorted((high - low) / 2 / abs(value) for (low, high), value in ends)
+            narrow = sum(of <= 0.1 for of in wide)
+            text += f"\n- {name}: at most 10 % in {narrow} of {len(wide)}"
+            text += f" ({100 * narrow / len(wide):.0f} %), median {100 * wide[len(wide) // 2]:.1f} %" if wide else ""
+        return text
 
 
 def _said(of: Declared, kept: Kept, verdict: str, folder: str) -> str:
