@@ -517,7 +517,7 @@ fn jobs_come_from_the_addresses_of_their_group() {
     assert!((1..30).contains(&far) && ["127.0.0.7", "127.0.0.8"].iter().all(|ip| peers.iter().any(|peer| peer == ip)));
 }
 
-/// A client of the trace keeps a connection of its own, from its own address: no other's request goes over it.
+/// Each client of a trace has its own connection, from its own address, with no other client's requests.
 #[test]
 fn clients_of_a_trace_share_no_connection() {
     static ASKED: std::sync::Mutex<Vec<(String, usize)>> = std::sync::Mutex::new(Vec::new());

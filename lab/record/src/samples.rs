@@ -43,7 +43,7 @@ impl Samples {
         Ok(Some(Samples { columns, rows }))
     }
 
-    /// Writes them into the folder of their run. A row without a value for every column is a bug of the caller.
+    /// Writes the samples to the folder of their run. The caller must give every row a value for every column.
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         let names = std::iter::once(AT).chain(self.columns.iter().map(String::as_str));
         let columns: Vec<_> = names.map(|name| (name.to_owned(), Kind::Integer)).collect();

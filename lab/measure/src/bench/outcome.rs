@@ -42,7 +42,7 @@ pub struct Side {
 }
 
 /// A median over rounds, and an interval that contains the true median with 95 % confidence, whatever the distribution.
-/// With fewer than six rounds there is no such interval, and the minimum and maximum stand instead.
+/// With fewer than six rounds there is no such interval, and the minimum and maximum take its place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
     pub median: f64,
