@@ -78,6 +78,20 @@ def test_the_same_file_gives_the_same_bytes(bench, capsys):
     assert theory == pytest.approx([8, 20], rel=1e-3)
 
 
+def test_only_some_cells(bench, capsys):
+    (bench / "small.toml").write_text(SMALL + CLAIM + CLAIM.replace("rho = 0.8", "rho = 0.5").replace("faster", "fast"))
+    assert sweep(bench, "all") == 0 and sweep(bench, "some", "--only", "rho=0.5", "--only", "policy=srpt") == 0
+    assert len(kept(bench, "some")) == 3 and not (bench / "some" / "claims.json").exists(), "no claim is about srpt alone"
+    assert sweep(bench, "all", "--only", "rho=0.5") == 0 and len(kept(bench, "all")) == 12, "their runs are those of all"
+    (claim,) = json.loads((bench / "all" / "claims.json").read_text())
+    assert claim["text"] == "srpt is fast"
+    assert pyarrow.parquet.read_table(bench / "all" / "runs.parquet")["rho"].to_pylist() == [0.5] * 6
+    capsys.readouterr()
+    for only, said in (("rho=0.7", "`0.7` is no value of grid.rho"), ("load=0.5", "`load` is not in [grid]; there is policy")):
+        assert sweep(bench, "none", "--only", only) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_a_changed_file_or_trace_does_what_is_new(bench):
     assert sweep(bench, "out") == 0
     (bench / "small.toml").write_text(SMALL.replace("[0.5, 0.8]", "[0.5, 0.8, 0.9]"))

@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--out", required=True, metavar="DIR", help="folder for the results")
     sweep.add_argument("--trace", metavar="FILE", help="read this trace wherever the experiment names one")
     sweep.add_argument("--replications", type=int, metavar="N", help="seeds of each cell, instead of as many as the file says")
+    sweep.add_argument("--only", action="append", default=[], metavar="AXIS=VALUE", help="only the cells with this value")
     sweep.add_argument("--workers", type=int, metavar="N", help="runs at once (one per core)")
     sweep.add_argument("--engine", choices=("local", "ray"), default="local")
     page = commands.add_parser("items", help="the page of all items of the papers, of the project that this folder is")
@@ -99,7 +100,7 @@ def _chapters(args: argparse.Namespace, made: list[chapters.Chapter]) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    plan = grids.read(args.file, args.replications)
+    plan = grids.read(args.file, args.replications, dict(of.partition("=")[::2] for of in args.only))
     shown = _show if sys.stderr.isatty() else None
     results = grids.conduct(plan, args.out, trace=args.trace, workers=args.workers, engine=args.engine, progress=shown)
     grids.write(results, args.out)

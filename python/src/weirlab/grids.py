@@ -7,6 +7,7 @@ flags. The same seeds are used in every cell, so under every policy the same job
 from __future__ import annotations
 
 import csv
+import dataclasses
 import hashlib
 import io
 import itertools
@@ -104,12 +105,13 @@ class Results:
     """That of the program that simulated."""
 
 
-def read(file: str | os.PathLike[str], replications: int | None = None) -> Plan:
-    """Reads an experiment; WrongFile names the key that is wrong."""
+def read(file: str | os.PathLike[str], replications: int | None = None, only: Mapping[str, str] | None = None) -> Plan:
+    """Reads an experiment, or the cells of it that have these values; WrongFile names the key that is wrong."""
     path = pathlib.Path(file)
     try:
         said = tomllib.loads(path.read_text())
-        return _plan(path, said if replications is None else {**said, "replications": replications})
+        plan = _plan(path, said if replications is None else {**said, "replications": replications})
+        return _restricted(plan, only or {})
     except (tomllib.TOMLDecodeError, ValueError) as error:
         raise WrongFile(f"{path}: {error}") from error
 
@@ -140,6 +142,22 @@ def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
                 raise ValueError(f"claim `{claim.text}`: {key} is `{_short(at)}`: write a table of the grid's values")
             _place(plan, claim, at)
     return plan
+
+
+def _restricted(plan: Plan, only: Mapping[str, str]) -> Plan:
+    """Returns the plan with the cells that have these values, and with the claims about them alone."""
+    for name, value in only.items():
+        if name not in plan.cells[0].at:
+            raise ValueError(f"--only: `{name}` is not in [grid]; there is {', '.join(plan.cells[0].at)}")
+        if all(_label(cell.at[name]) != value for cell in plan.cells):
+            raise ValueError(f"--only: `{value}` is no value of grid.{name}")
+
+    def is_left(at: Mapping[str, Any]) -> bool:
+        return all(_label(at[name]) == value for name, value in only.items())
+
+    cells = [cell for cell in plan.cells if is_left(cell.at)]
+    claims = [of for of in plan.claims if is_left(of.of) and (of.over is None or is_left(of.over))]
+    return dataclasses.replace(plan, cells=cells, claims=claims)
 
 
 def _check_kinds(said: Mapping[str, Any]) -> None:
