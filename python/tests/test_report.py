@@ -226,6 +226,16 @@ def test_runs_of_other_requests_do_not_stand_beside_each_other(experiment, tmp_p
     assert "### seed-2" not in (tmp_path / "a.md").read_text()
 
 
+def test_runs_of_clients_who_wait_have_requests_of_their_own(experiment, tmp_path):
+    """The largest hundredth of each is its own."""
+    write(experiment / "seed-2", "late", 45, 2, requests=500, closed=15, baseline="fair")
+    assert main(["report", str(experiment), "--md", str(tmp_path / "a.md")]) == 0
+    text = (tmp_path / "a.md").read_text()
+    of_point = text[text.index("### seed-2") : text.index("### seed-10")].splitlines()
+    (row,) = [line for line in of_point if line.startswith("| late")]
+    assert row.startswith("| late | weir, srpt, paced | 500 | 0 | 45 | 2 |") and " | 45 | 0.500 | " in row, row
+
+
 @pytest.fixture
 def repeated(tmp_path):
     """`ours` takes a third of the time of `theirs` at 0.5, and twice as much at 0.8."""
@@ -335,6 +345,23 @@ def test_rows_of_other_length_or_physics_are_apart(tmp_path):
     assert apart(run("a"), run("b", clock="virtual")) == "clock: real (a), virtual (b)"
     assert apart(run("a"), run("b", gso_max_segs="1")) == "largest packets: as the kernel has them (a), 1 (b)"
     assert apart(run("a", wire="netem rate 1"), run("b", wire="netem rate 2")) is None, "both serialise"
+
+
+def test_a_shorter_run_is_judged_where_more_was_dropped_than_the_longer_may_have(tmp_path):
+    claim = Claim("none", "syn_drops", "a", least=0, most=0, seconds=1800)
+
+    def found(drops):
+        for seed, count in enumerate(drops, 1):
+            out = tmp_path / f"{drops}" / f"seed-{seed}"
+            write(out, "a", 1, seed, seconds=600)
+            samples = pa.table({"at_ns": [0, 1], "listen_drops_total": [3, 3 + count]})
+            pa.parquet.write_table(samples, out / "a" / "samples.parquet")
+        (of,) = weirlab.judge(weirlab.runs(tmp_path / f"{drops}"), [claim])
+        return of.traces, of.verdict
+
+    assert found([9, 8, 9, 7, 9]) == (5, "refuted")
+    assert found([9, 8, 9, 7, 0]) == (4, "undecided"), "the fifth says nothing of 1,800 s"
+    assert found([0, 0, 0, 0, 0]) == (1, "not comparable")
 
 
 def test_lines_are_compared_over_seeds(repeated, capsys):

@@ -200,6 +200,11 @@ def is_counter(name: str) -> bool:
     return name in _SHORT or name.startswith("samples.")
 
 
+def is_growing(name: str) -> bool:
+    """Returns whether the figure can only grow while a run goes on: what was dropped, and the most connections."""
+    return name in _SHORT
+
+
 def of_pair(name: str, run: Responses, base: Responses, chosen: npt.NDArray[np.bool_] | None = None) -> float:
     """A figure of each request under one run against the same one under another: `share_gaining`, `share_starved`,
     `stretch.mean`, `stretch.max`, `bucket_share_gaining`, `bucket_variance_ratio`, `bucket_scv_ratio`, `file_share_starved`."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .claims import NOT_COMPARABLE, NOT_MEASURED, ORACLES, VOID, Claim, claims
 from .conditions import NOT_A_WIRE, apart, is_of_other_length, not_a_wire, number
-from .figures import NoRequests, NotKept, counter, figure, is_counter, is_of_pairs, of_pair, share_within
+from .figures import NoRequests, NotKept, counter, figure, is_counter, is_growing, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, pooled
 from .points import Point, points_of
 from .recorded import RESPONSES, Run, runs, seed_of, without_seed
@@ -164,18 +164,26 @@ def _one(claim: Claim, point: Point) -> _One:
     void = next((run.void for run in sides if run.void is not None), None)
     if void is not None:
         return _One(point.name, value, VOID, void, wire, bound, point.load)
-    other = _why_apart(claim, sides)
+    other = _why_apart(claim, sides, value)
     return _One(point.name, value, NOT_COMPARABLE if other else None, other, wire, bound, point.load)
 
 
-def _why_apart(claim: Claim, sides: list[Run]) -> str | None:
+def _why_apart(claim: Claim, sides: list[Run], value: float) -> str | None:
     """Returns the reason why the runs are not compared with each other or with the paper's run, or None."""
     if len(sides) == 2 and (why := apart(*sides)) is not None:
         return why
     for run in sides:
-        if claim.seconds is not None and is_of_other_length(run.manifest.get("seconds", 0), claim.seconds):
-            return f"{run.name} ran for {number(run.manifest.get('seconds', 0))} s, the paper's for {number(claim.seconds)}"
+        seconds = run.manifest.get("seconds", 0)
+        if claim.seconds is None or not is_of_other_length(seconds, claim.seconds) or _is_exceeded(claim, seconds, value):
+            continue
+        return f"{run.name} ran for {number(seconds)} s, the paper's for {number(claim.seconds)}"
     return None
+
+
+def _is_exceeded(claim: Claim, seconds: float, value: float) -> bool:
+    """Returns whether a run shorter than the paper's has passed the most that is claimed: what is only counted up stays so."""
+    can_grow = claim.seconds is not None and seconds < claim.seconds and is_growing(claim.value) and claim.over is None
+    return can_grow and claim.most is not None and value > claim.most
 
 
 def _value(claim: Claim, point: Point, of: str, base: str | None) -> float | None:
