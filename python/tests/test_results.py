@@ -61,7 +61,7 @@ def test_claims_of_figure_3_are_computed_to_the_bit_of_a_microsecond(root):
     checked = weirlab.check(result)
     assert [figure.what for figure in checked if figure.computed is None] == []
     of_claims = [figure for figure in checked if figure.what.startswith("claims.json") and figure.computed is not None]
-    assert len(of_claims) == 45
+    assert len(of_claims) == 51
     assert max(abs(figure.computed / figure.published - 1) for figure in of_claims) < 3e-5
     found = weirlab.judge(weirlab.runs(result), weirlab.claims(root / "experiments" / "000" / "000-fig3.toml"))
     mean = next(of for of in found if of.claim.text == "mean 3-8 x lower, by bands")
