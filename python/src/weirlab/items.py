@@ -133,7 +133,6 @@ class Papers:
             page += f"\n## {paper}\n\n{markdown(['#', 'item', 'state', 'of'], rows)}"
         return page
 
-
     def _widths(self, declared: list[Declared]) -> str:
         """Half-widths of intervals as parts of their figures, and traces: of all, and of headline rows, an experiment's first."""
         rows = [(of, row) for of in declared for row, _, _ in self.judged(of)]
