@@ -61,8 +61,8 @@ pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
 pub use readings::{Readings, merge_slashes, resolved, strip_prefix};
 pub use request::{
-    BodyLength, FIELDS_MAX, Fields, Limits, METHOD_BYTES_MAX, MalformedRequest, Method, OwnedRequest, Refused, Request,
-    RequestBuilder, SHOWN_BYTES_MAX, Shown, check_field,
+    BodyLength, FIELDS_MAX, Fields, HEAD_TOO_LARGE, Limits, METHOD_BYTES_MAX, MalformedRequest, Method, OwnedRequest,
+    Refused, Request, RequestBuilder, SHOWN_BYTES_MAX, Shown, check_field,
 };
 pub use response::{Length, Response, ResponseHead};
 pub use status::{Reject, Status};

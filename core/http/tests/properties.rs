@@ -2,8 +2,8 @@
 
 use http::http1::{Head, parse_request};
 use http::{
-    BodyLength, Entity, Fields, Limits, MalformedRequest, Method, OwnedRequest, PeerLength, Refused, Reject, Request,
-    RequestBuilder, Verdict, decode_path, evaluate,
+    BodyLength, Entity, Fields, Limits, Method, OwnedRequest, PeerLength, Refused, Reject, Request, RequestBuilder,
+    SHOWN_BYTES_MAX, Status, Verdict, decode_path, evaluate,
 };
 use proptest::prelude::*;
 
@@ -286,7 +286,7 @@ proptest! {
             }
             Err(malformed) => {
                 let is_refused_as_text = !matches!(parse_request(&text, &LIMITS), Ok(Some(_)));
-                prop_assert!(wrong.is_some() || is_refused_as_text, "{malformed}");
+                prop_assert!(wrong.is_some() || is_refused_as_text, "{malformed:?}");
                 return Ok(());
             }
         };
@@ -315,7 +315,7 @@ fn most_seeds_are_accepted() {
     assert_eq!(accepted.count(), SEEDS.len() - 1); // all but HTTP/2's preface
 }
 
-type Built = Result<Result<Box<OwnedRequest>, Box<Refused>>, MalformedRequest>;
+type Built = Result<Result<Box<OwnedRequest>, Box<Refused>>, Box<Refused>>;
 
 fn built(limits: Limits, fields: &[(&str, &str)]) -> Built {
     let mut builder = RequestBuilder::new(limits, false);
@@ -388,6 +388,24 @@ fn what_is_malformed_is_no_request() {
         assert!(built(LIMITS, &[method, scheme, (":authority", wrong), path]).is_err(), "{wrong}");
     }
     assert!(built(LIMITS, &[method, (":scheme", "1 "), authority, path]).is_err());
+}
+
+/// The log has the reason, and method and path also if they came after the mistake.
+#[test]
+fn a_malformed_request_has_a_reason_and_is_shown() {
+    let [method, scheme, authority, path] = GET;
+    let shown = |fields: &[(&str, &str)]| {
+        let refused = built(LIMITS, fields).unwrap_err();
+        assert_eq!(refused.reject.status, Status::BAD_REQUEST);
+        let [method, target] = [&refused.shown.method, &refused.shown.target].map(|text| String::from_utf8_lossy(text));
+        (refused.reject.reason, format!("{method} {target}"))
+    };
+    let of_authority = "an :authority that is none";
+    assert_eq!(shown(&[(":authority", "a b"), scheme, path, method]), (of_authority, "GET /".into()));
+    assert_eq!(shown(&[method, scheme, authority]), ("pseudo-fields other than those of the method", "GET ".into()));
+    let long = "/x".repeat(SHOWN_BYTES_MAX);
+    let of_field = shown(&[scheme, authority, ("A", "b"), method, (":path", &long)]);
+    assert_eq!(of_field, ("a field name that is no token in lower case", format!("GET {}", &long[..SHOWN_BYTES_MAX])));
 }
 
 /// Requests that both call well-formed and HTTP/1.1 refuses get the answer of HTTP/1.1.

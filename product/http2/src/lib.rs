@@ -9,8 +9,8 @@
 //! HTTP/3 uses the rates in `floods` too.
 //!
 //! A request is returned as [`http::OwnedRequest`], or as the reason for its refusal ([`Event::Request`]), by the same
-//! rules as for HTTP/1.1. A malformed request (RFC 9113 section 8.1.1) is not returned: its stream is reset, and the
-//! other streams continue.
+//! rules as for HTTP/1.1. A malformed request (RFC 9113 section 8.1.1) is returned as such
+//! ([`Event::Malformed`]): its stream is reset, and the other streams continue.
 //!
 //! The body of a request is stored up to the stream's window if its caller wants it ([`Session::want_body`]), and
 //! discarded otherwise.

@@ -50,9 +50,11 @@ impl Default for Settings {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request, or the reason for its refusal. It is reported as soon as its head is complete. The body is discarded
-    /// unless [`Session::want_body`] is called before the next event is taken. If the head is malformed, only the
-    /// closing of the stream is reported.
+    /// unless [`Session::want_body`] is called before the next event is taken.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
+    /// A request is malformed, by its head, which is then not reported, or by what follows a head that was reported:
+    /// its stream is reset.
+    Malformed { stream: u32, refused: Box<Refused> },
     /// The client has changed the stream's priority: [`Session::priority`].
     Priority { stream: u32 },
     /// A wanted body has bytes to read, or has ended: [`Session::read_body`]. Reported once until it is read.

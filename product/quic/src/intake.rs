@@ -218,7 +218,11 @@ impl Intake {
         connection: &mut Connection,
         streams: &mut Streams,
     ) -> Result<(), End> {
-        let Fault::Stream(code) = fault else { return Err(end(fault)) };
+        let (code, refused) = match fault {
+            Fault::Stream(code, refused) => (code, refused),
+            fault => return Err(end(fault)),
+        };
+        streams.events.push_back(Event::Malformed { stream, refused });
         streams.reset(connection, stream, code);
         Ok(self.budget.on_provoked(now)?)
     }
@@ -410,7 +414,7 @@ fn end(fault: Fault) -> End {
         Fault::Connection(code, why) => End::protocol(code, why),
         Fault::Flood(flood) => flood.into(),
         // Streams of the connection itself have no such mistake.
-        Fault::Stream(code) => End::protocol(code, "a stream that the connection needs"),
+        Fault::Stream(code, _) => End::protocol(code, "a stream that the connection needs"),
     }
 }
 

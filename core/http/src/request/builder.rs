@@ -1,15 +1,15 @@
 use super::owned::parts;
 use super::section::FieldSection;
 use super::{
-    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_VALUE, METHOD_TOO_LONG, OwnedRequest, Refused, Shown,
-    TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
+    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_VALUE, METHOD_TOO_LONG, OwnedRequest, Refused,
+    SHOWN_BYTES_MAX, Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
 };
 use crate::fields::{FieldList, Span};
 use crate::gateway::hop::is_any;
 use crate::{Method, PeerLength, Reject, Status};
 
 /// Builds a request from its fields one by one, as HTTP/2 and HTTP/3 deliver them. A request that both call malformed
-/// (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2) is a [`MalformedRequest`], which costs the client its stream. Any
+/// (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2) costs the client its stream. Any
 /// other fault gets the response that the same request would get over HTTP/1.1. Fields beyond the limits are not
 /// stored.
 #[derive(Debug)]
@@ -59,6 +59,12 @@ enum Fault {
 #[error("{0}")]
 pub struct MalformedRequest(pub &'static str);
 
+impl From<MalformedRequest> for Reject {
+    fn from(malformed: MalformedRequest) -> Reject {
+        Reject::bad(malformed.0)
+    }
+}
+
 /// Initial capacity, enough for the heads of most browsers.
 const LIST_BYTES: usize = 640;
 /// Bytes of a request line without its method and target.
@@ -101,10 +107,13 @@ impl RequestBuilder {
         *self = RequestBuilder { list, ..RequestBuilder::new(self.limits, self.has_tunnels) };
     }
 
-    /// Adds the next field. Ignored if the request is already refused, since its answer is known.
+    /// Adds the next field. Ignored if the request is already refused, since its answer is known; of a malformed one
+    /// the log shows method and path, which may still come.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        if matches!(self.fault, Some(Fault::Malformed(_) | Fault::Refused(_))) {
-            return;
+        match self.fault {
+            Some(Fault::Malformed(_)) => return self.keep_shown(name, value),
+            Some(Fault::Refused(_)) => return,
+            Some(Fault::Misunderstood(_)) | None => {}
         }
         let taken = match name {
             [b':', ..] => self.pseudo(name, value),
@@ -112,6 +121,18 @@ impl RequestBuilder {
         };
         if let Err(malformed) = taken {
             self.fault = Some(Fault::Malformed(malformed));
+        }
+    }
+
+    /// Keeps the method or the path of a malformed request for the log.
+    fn keep_shown(&mut self, name: &[u8], value: &[u8]) {
+        let kept = match name {
+            b":method" => &mut self.pseudo.method,
+            b":path" => &mut self.pseudo.path,
+            _ => return,
+        };
+        if kept.is_none() {
+            *kept = Some(self.list.push(name, &value[..value.len().min(SHOWN_BYTES_MAX)]));
         }
     }
 
@@ -207,8 +228,11 @@ impl RequestBuilder {
         }
     }
 
+    /// Records an answer; a malformed request stays malformed.
     fn refuse(&mut self, reject: Reject) {
-        self.fault = Some(Fault::Refused(reject));
+        if !matches!(self.fault, Some(Fault::Malformed(_))) {
+            self.fault = Some(Fault::Refused(reject));
+        }
     }
 
     fn keep(&mut self, name: &[u8], value: &[u8]) {
@@ -271,20 +295,22 @@ impl RequestBuilder {
         self.said
     }
 
-    /// Returns the request, or the answer to it. Call [`RequestBuilder::begin`] before the next.
-    pub fn finish(&mut self) -> Result<Result<Box<OwnedRequest>, Box<Refused>>, MalformedRequest> {
+    /// Returns the request, or the answer to it. An error is a malformed request, with the reason. Call
+    /// [`RequestBuilder::begin`] before the next.
+    pub fn finish(&mut self) -> Result<Result<Box<OwnedRequest>, Box<Refused>>, Box<Refused>> {
         self.end_line();
         // No memory is kept between requests.
         let built = self.check_whole().map(|()| self.build().map(Box::new));
         let list = std::mem::take(&mut self.list);
         self.cookie = None;
-        let (method, target) = (self.method(), self.target());
-        built.map(|built| {
-            built.map_err(|reject| {
-                let shown = Shown::new(list.value(method), list.value(target), 1).into_owned();
-                Box::new(Refused { reject, shown })
-            })
-        })
+        let refused = |reject, target| {
+            let shown = Shown::new(list.value(self.method()), list.value(target), 1).into_owned();
+            Box::new(Refused { reject, shown })
+        };
+        match built {
+            Ok(built) => Ok(built.map_err(|reject| refused(reject, self.target()))),
+            Err(malformed) => Err(refused(malformed.into(), self.pseudo.path.unwrap_or_default())),
+        }
     }
 
     /// Checks that the pseudo-fields are exactly those that the method needs (RFC 9113 sections 8.3.1 and 8.5, RFC 8441

@@ -112,6 +112,18 @@ pub struct Refused {
     pub shown: Shown<'static>,
 }
 
+impl Refused {
+    /// Makes the refusal of a malformed request whose head is not known, or is known from before.
+    pub fn malformed(malformed: MalformedRequest) -> Box<Refused> {
+        Refused::unseen(malformed.into())
+    }
+
+    /// Makes the refusal of a request whose head is not known.
+    pub fn unseen(reject: Reject) -> Box<Refused> {
+        Box::new(Refused { reject, shown: Shown::new(b"", b"", 0) })
+    }
+}
+
 /// The body that follows the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
@@ -189,8 +201,8 @@ impl<'a> Shown<'a> {
 pub(crate) const TARGET_TOO_LONG: Reject =
     Reject { status: Status::URI_TOO_LONG, reason: "request target over the limit" };
 pub(crate) const METHOD_TOO_LONG: Reject = Reject { status: Status::NOT_IMPLEMENTED, reason: "method over the limit" };
-pub(crate) const HEAD_TOO_LARGE: Reject =
-    Reject { status: Status::HEAD_TOO_LARGE, reason: "request head over the limit" };
+/// The refusal of a head that is larger than [`Limits`] allow.
+pub const HEAD_TOO_LARGE: Reject = Reject { status: Status::HEAD_TOO_LARGE, reason: "request head over the limit" };
 pub(crate) const TOO_MANY_FIELDS: Reject =
     Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" };
 pub(crate) const MALFORMED_LINE: Reject = Reject::bad("malformed request line");

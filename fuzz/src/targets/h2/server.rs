@@ -125,6 +125,10 @@ impl Server {
                         self.read(stream);
                     }
                 }
+                Event::Malformed { stream, refused } => {
+                    assert!((400..500).contains(&refused.reject.status.0), "{stream}: {}", refused.reject);
+                    self.reached.mark("a malformed request");
+                }
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     // A request that was incomplete or malformed was never reported, and must not be reported later.

@@ -188,6 +188,10 @@ impl Link {
                         self.read(stream);
                     }
                 }
+                Event::Malformed { stream, refused } => {
+                    assert!((400..500).contains(&refused.reject.status.0), "{stream}: {}", refused.reject);
+                    self.reached.mark("a malformed request");
+                }
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     let known = self.requests.entry(stream).or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use http::{PeerLength, RequestBuilder, check_field};
+use http::{MalformedRequest, PeerLength, Refused, RequestBuilder, check_field};
 use units::memory::{Account, Charge};
 
 use crate::bodies::Bodies;
@@ -22,8 +22,8 @@ pub struct Requests {
     events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
     head: RequestBuilder,
-    /// True if the trailers are well formed, while the block being received holds trailers.
-    trailers: Option<bool>,
+    /// Whether the trailers are well formed, while the block being received holds trailers.
+    trailers: Option<Result<(), MalformedRequest>>,
     /// The priority in the head being received.
     priority: Option<Priority>,
     /// Content still to come per stream, if the head declares a length.
@@ -32,6 +32,9 @@ pub struct Requests {
     events_bytes: usize,
     charge: Charge,
 }
+
+const OTHER_LENGTH: MalformedRequest = MalformedRequest("content of another length than content-length says");
+const HEADERS_WITHIN: MalformedRequest = MalformedRequest("trailers that do not end the request");
 
 /// Queue capacity that is kept when the queue is empty.
 const EVENTS_KEPT: usize = 8;
@@ -80,13 +83,13 @@ impl Requests {
 
     fn begin(&mut self, is_first: bool) {
         self.head.begin();
-        (self.trailers, self.priority) = ((!is_first).then_some(true), None);
+        (self.trailers, self.priority) = ((!is_first).then_some(Ok(())), None);
     }
 
     fn push(&mut self, name: &[u8], value: &[u8]) {
         match &mut self.trailers {
             // Trailers are discarded.
-            Some(is_well_formed) => *is_well_formed &= check_field(name, value).is_ok(),
+            Some(checked) => *checked = checked.and_then(|()| check_field(name, value)),
             None => {
                 if name == b"priority" {
                     self.priority = Some(priority::parse(value));
@@ -96,21 +99,23 @@ impl Requests {
         }
     }
 
-    /// Completes a header block. Returns false if it is malformed.
-    fn end(&mut self, stream: u32, ends_stream: bool, bodies: &mut Bodies) -> bool {
-        if let Some(is_well_formed) = self.trailers {
-            return is_well_formed && ends_stream;
+    /// Completes a header block. An error is a malformed request.
+    fn end(&mut self, stream: u32, ends_stream: bool, bodies: &mut Bodies) -> Result<(), Box<Refused>> {
+        if let Some(checked) = self.trailers {
+            let checked = checked.and(if ends_stream { Ok(()) } else { Err(HEADERS_WITHIN) });
+            return checked.map_err(Refused::malformed);
         }
-        let (built, said) = (self.head.finish(), self.head.content_length());
-        let is_short = ends_stream && said.is_some_and(|said| said > PeerLength::ZERO);
-        let Some(mut request) = built.ok().filter(|_| !is_short) else { return false };
+        let (mut request, said) = (self.head.finish()?, self.head.content_length());
+        if ends_stream && said.is_some_and(|said| said > PeerLength::ZERO) {
+            return Err(Refused::malformed(OTHER_LENGTH));
+        }
         if !ends_stream {
             request.iter_mut().for_each(|request| request.set_unended());
             self.left.extend(said.map(|said| (stream, said)));
         }
         bodies.begin(stream, ends_stream);
         self.push_event(Event::Request { stream, request });
-        true
+        Ok(())
     }
 
     /// Counts content. Returns false if it is more or less than the head declared.
@@ -137,6 +142,7 @@ impl Requests {
     fn bytes_of(event: &Event) -> usize {
         match event {
             Event::Request { request: Ok(request), .. } => request.memory_bytes(),
+            Event::Malformed { refused, .. } => refused.shown.method.len() + refused.shown.target.len(),
             _ => 0,
         }
     }
@@ -218,12 +224,20 @@ impl Hooks {
 
     /// Completes a head or trailers, and the message too if the block ends the stream.
     pub fn end_head(&mut self, stream: u32, ends_stream: bool) {
-        let is_well_formed = match &mut self.side {
-            Side::Server(requests) => requests.end(stream, ends_stream, &mut self.bodies),
-            Side::Client(responses) => responses.end_head(stream, ends_stream),
+        let ended = match &mut self.side {
+            Side::Server(requests) => requests.end(stream, ends_stream, &mut self.bodies).map_err(Some),
+            Side::Client(responses) => {
+                if responses.end_head(stream, ends_stream) {
+                    Ok(())
+                } else {
+                    Err(None)
+                }
+            }
         };
+        if let Err(refused) = ended {
+            return self.on_malformed(stream, refused);
+        }
         match &self.side {
-            _ if !is_well_formed => self.on_malformed(stream),
             // On the server, a stream's end also ends the content, even after trailers.
             Side::Server(_) if ends_stream => self.end_body(stream),
             Side::Client(_) if ends_stream => drop(self.bodies.end(stream)),
@@ -239,11 +253,15 @@ impl Hooks {
         }
     }
 
-    /// Discards a malformed message and marks its stream for a reset.
-    fn on_malformed(&mut self, stream: u32) {
+    /// Discards a malformed message and marks its stream for a reset. A request is reported with the reason.
+    fn on_malformed(&mut self, stream: u32, refused: Option<Box<Refused>>) {
         self.bodies.remove(stream);
-        if !self.malformed.contains(&stream) {
-            self.malformed.push(stream);
+        if self.malformed.contains(&stream) {
+            return;
+        }
+        self.malformed.push(stream);
+        if let (Side::Server(requests), Some(refused)) = (&mut self.side, refused) {
+            requests.push_event(Event::Malformed { stream, refused });
         }
     }
 
@@ -264,7 +282,7 @@ impl Hooks {
             Side::Client(responses) => responses.on_body(stream, bytes, ends_stream),
         };
         if !is_well_formed {
-            self.on_malformed(stream);
+            self.on_malformed(stream, Some(Refused::malformed(OTHER_LENGTH)));
         }
         is_well_formed
     }

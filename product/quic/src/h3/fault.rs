@@ -1,5 +1,6 @@
 //! Mistakes of clients, and their consequences.
 
+use http::{MalformedRequest, Refused};
 use http2::Broken;
 use http2::floods::Flood;
 
@@ -23,11 +24,19 @@ pub const QPACK_ENCODER_STREAM_ERROR: u64 = 0x201;
 pub const QPACK_DECODER_STREAM_ERROR: u64 = 0x202;
 
 /// A mistake that costs a stream or the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    Stream(u64),
+    /// The request on the stream is refused, which is reset with this code.
+    Stream(u64, Box<Refused>),
     Connection(u64, &'static str),
     Flood(Flood),
+}
+
+impl Fault {
+    /// A malformed request (RFC 9114 section 4.1.2) of which the head is not known, or is known from before.
+    pub fn malformed(malformed: MalformedRequest) -> Fault {
+        Fault::Stream(MESSAGE_ERROR, Refused::malformed(malformed))
+    }
 }
 
 impl From<Flood> for Fault {

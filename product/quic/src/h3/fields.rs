@@ -1,7 +1,7 @@
 //! Collects the fields of an HTTP/3 request. [`RequestBuilder`] interprets them and detects malformed ones; this module
 //! reads the priority.
 
-use http::{MalformedRequest, OwnedRequest, PeerLength, Refused, RequestBuilder};
+use http::{OwnedRequest, PeerLength, Refused, RequestBuilder};
 use http2::{Priority, priority};
 
 /// Collects the fields of one request.
@@ -33,8 +33,8 @@ impl<'a> Fields<'a> {
         self.request.push(name, value);
     }
 
-    /// Returns the request. For a malformed one, the caller resets the stream (H3_MESSAGE_ERROR).
-    pub fn finish(self) -> Result<Request, MalformedRequest> {
+    /// Returns the request. For a malformed one, which is an error, the caller resets the stream (H3_MESSAGE_ERROR).
+    pub fn finish(self) -> Result<Request, Box<Refused>> {
         let fields = self.request.finish()?;
         Ok(Request { fields, content_length: self.request.content_length(), priority: self.priority })
     }

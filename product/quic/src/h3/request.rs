@@ -1,7 +1,7 @@
 //! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA, and possibly trailing HEADERS.
 
 use bytes::Bytes;
-use http::{Limits, PeerLength, RequestBuilder, check_field};
+use http::{HEAD_TOO_LARGE, Limits, MalformedRequest, PeerLength, Refused, RequestBuilder, check_field};
 use units::Nanos;
 
 use super::fault::{
@@ -18,6 +18,8 @@ use crate::qpack;
 pub const SECTION_BYTES_MAX: usize = 64 << 10;
 
 const UNDECODABLE: Fault = Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded");
+const OTHER_LENGTH: MalformedRequest = MalformedRequest("content of another length than content-length says");
+const NO_HEAD: MalformedRequest = MalformedRequest("a stream that ended before its request's head");
 
 /// State shared by all requests of a connection.
 #[derive(Debug)]
@@ -60,18 +62,18 @@ impl Shared {
             true
         })
         .map_err(|_| UNDECODABLE)?;
-        fields.finish().map_err(|_| Fault::Stream(MESSAGE_ERROR))
+        fields.finish().map_err(|refused| Fault::Stream(MESSAGE_ERROR, refused))
     }
 
     /// Checks trailers, which are then discarded; malformed ones make their request malformed (RFC 9114 section 4.1.2).
     fn check_trailers(&mut self, section: &[u8]) -> Result<(), Fault> {
-        let mut is_well_formed = true;
+        let mut checked = Ok(());
         qpack::decode(section, &mut self.scratch, |name, value| {
-            is_well_formed &= check_field(name, value).is_ok();
-            is_well_formed
+            checked = checked.and_then(|()| check_field(name, value));
+            checked.is_ok()
         })
         .map_err(|_| UNDECODABLE)?;
-        if is_well_formed { Ok(()) } else { Err(Fault::Stream(MESSAGE_ERROR)) }
+        checked.map_err(Fault::malformed)
     }
 }
 
@@ -103,7 +105,7 @@ impl Incoming {
     fn begin(&mut self, now: Nanos, kind: u64, length: u64, shared: &Shared, budget: &mut Budget) -> Result<(), Fault> {
         match (kind, self.place) {
             (HEADERS, Part::Head | Part::Content) if length > shared.section_bytes_max => {
-                return Err(Fault::Stream(EXCESSIVE_LOAD));
+                return Err(Fault::Stream(EXCESSIVE_LOAD, Refused::unseen(HEAD_TOO_LARGE)));
             }
             (HEADERS, Part::Head | Part::Content) => {
                 self.frames.keep();
@@ -112,7 +114,7 @@ impl Incoming {
             (DATA, Part::Content) => {
                 budget.on_data(now, length)?;
                 if let Some(left) = &mut self.left {
-                    *left = left.less(length).ok_or(Fault::Stream(MESSAGE_ERROR))?;
+                    *left = left.less(length).ok_or_else(|| Fault::malformed(OTHER_LENGTH))?;
                 }
             }
             (DATA | HEADERS, _) => return unexpected("DATA or HEADERS where a request has none"),
@@ -134,8 +136,8 @@ impl Incoming {
             return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
         }
         match (self.place, self.left) {
-            (Part::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE)),
-            (_, Some(left)) if left > PeerLength::ZERO => Err(Fault::Stream(MESSAGE_ERROR)),
+            (Part::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE, Refused::malformed(NO_HEAD))),
+            (_, Some(left)) if left > PeerLength::ZERO => Err(Fault::malformed(OTHER_LENGTH)),
             _ => Ok(()),
         }
     }

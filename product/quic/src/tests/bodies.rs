@@ -191,7 +191,7 @@ fn a_body_of_another_length_than_said_has_no_clean_end() {
         while end == BodyRead::More {
             end = rig.read(stream, 2).1;
         }
-        assert_eq!((end, rig.closed()), (BodyRead::Cut, vec![stream]), "{bytes:?}");
+        assert_eq!((end, rig.closed(), rig.malformed()), (BodyRead::Cut, vec![stream], vec![stream]), "{bytes:?}");
         assert_eq!(rig.client.came(id(stream)).reset, Some(MESSAGE_ERROR));
         assert_eq!(rig.broken, None);
     }

@@ -51,6 +51,7 @@ fn resets(code: u64, bytes: &[u8]) {
     });
     assert_eq!(rig.client.came(id(stream)).reset, Some(code));
     assert!(!rig.requests().contains(&stream) || rig.closed().contains(&stream));
+    assert_eq!(rig.malformed(), [stream]);
 }
 
 fn on_a_request(bytes: Vec<u8>) -> impl FnOnce(&mut Client) {

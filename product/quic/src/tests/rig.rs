@@ -149,6 +149,13 @@ impl Rig {
             .collect()
     }
 
+    pub fn malformed(&self) -> Vec<u32> {
+        self.events
+            .iter()
+            .filter_map(|event| if let Event::Malformed { stream, .. } = event { Some(*stream) } else { None })
+            .collect()
+    }
+
     pub fn closed(&self) -> Vec<u32> {
         self.events
             .iter()

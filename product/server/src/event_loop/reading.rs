@@ -13,8 +13,8 @@ use super::streams::is_preface;
 use crate::access::Verdict;
 use crate::answer::{self, Answer, To};
 use crate::body::Body;
+use crate::connection::Task;
 use crate::connection::http1::{Event, Received};
-use crate::connection::{LogEntry, Task};
 use crate::exchange_id::ExchangeId;
 use crate::journal::Kind;
 use crate::net::Net;
@@ -283,12 +283,7 @@ impl<N: Net> Responder<N> {
         if matches!(task, Task::Receiving(_) | Task::PassedOn(_)) {
             *task = Task::None;
         }
-        if let Some(log) = self.service.handler.log(None) {
-            let version = self.connections[id].version(shown.minor_version);
-            let mut line = LogEntry::refused(shown, version, reject.reason, log.clone(), self.timers.now());
-            line.count_in(self.connections[id].held.account());
-            self.connections.exchange(id).line = Some(Box::new(line));
-        }
+        self.service.note_refused(self.timers.now(), &mut self.connections[id], id.stream, shown, reject.reason);
         self.connections.exchange(id).class = self.service.handler.default_class();
         let conn = &mut self.connections[id];
         if conn.on_refused(is_tls) {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
 
-use http::Request;
+use http::{Refused, Reject, Request, Shown};
 use sched::Scheduler;
 use units::Nanos;
 
@@ -175,6 +175,56 @@ impl Service {
         }
     }
 
+    /// Keeps what the log and the metrics need of a refused request.
+    pub fn note_refused(
+        &self,
+        now: Nanos,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        shown: &Shown,
+        reason: &'static str,
+    ) {
+        let version = conn.version(shown.minor_version);
+        if let Some(mut line) = self.journal.refused(now, self.handler.log(None), (shown, version, reason)) {
+            line.count_in(conn.held.account());
+            conn.exchange(stream).line = Some(line);
+        }
+    }
+
+    /// Logs a malformed request, or the mistake that ends a connection, for which there is no response. `broken` is the
+    /// reason of the latter.
+    pub fn log_malformed(
+        &mut self,
+        net: &impl Net,
+        now: Nanos,
+        conn: &mut Connection<impl Socket>,
+        (refused, broken): (&Refused, Option<&str>),
+        link: &Link,
+    ) {
+        let what = (&refused.shown, conn.version(refused.shown.minor_version), refused.reject.reason);
+        let Some(mut line) = self.journal.refused(now, self.handler.log(None), what) else { return };
+        line.status = refused.reject.status.0;
+        let (class, ending) = (self.handler.default_class(), ResponseEnd::now().cut(0, Outcome::Reset));
+        self.journal.count(now, class, &line, &ending, || net.now());
+        self.write_line(net, conn, (0, class), (&line, ending, broken), link);
+    }
+
+    /// Logs a request whose stream is reset since what follows its head is malformed.
+    pub fn log_malformed_rest(
+        &mut self,
+        net: &impl Net,
+        now: Nanos,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        reject: Reject,
+        link: &Link,
+    ) {
+        if let Some(line) = &mut conn.exchange(stream).line {
+            (line.status, line.reason) = (reject.status.0, Some(reject.reason));
+            self.log(net, now, conn, stream, ResponseEnd::now().cut(0, Outcome::Reset), link);
+        }
+    }
+
     /// Ends the wait of an exchange whose client has left. An unanswered request is logged as well, even if its body
     /// has not arrived, or its turn on the connection has not come.
     pub fn leave(
@@ -199,8 +249,9 @@ impl Service {
             line.status = UNANSWERED_STATUS;
             let outcome = outcome_of(&Failure::Aborted, timers.is_time_up());
             let ending = ResponseEnd::now().cut(0, outcome);
-            self.journal.count(timers.now(), conn.exchange(stream).class, &line, &ending, || net.now());
-            self.write_line(net, conn, stream, &line, ending, link);
+            let class = conn.exchange(stream).class;
+            self.journal.count(timers.now(), class, &line, &ending, || net.now());
+            self.write_line(net, conn, (stream, class), (&line, ending, None), link);
         }
     }
 
@@ -217,24 +268,24 @@ impl Service {
         let exchange = conn.exchange(stream);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.journal.count(now, class, &line, &ending, || net.now());
-        self.write_line(net, conn, stream, &line, ending, link);
+        self.write_line(net, conn, (stream, class), (&line, ending, None), link);
     }
 
     fn write_line(
         &mut self,
         net: &impl Net,
-        conn: &mut Connection<impl Socket>,
-        stream: u32,
-        line: &LogEntry,
-        ending: ResponseEnd,
+        conn: &Connection<impl Socket>,
+        (stream, class): (u32, u16),
+        (line, ending, broken): (&LogEntry, ResponseEnd, Option<&str>),
         link: &Link,
     ) {
         if line.log.is_some() {
             let context = Context {
                 remote: conn.address_of(stream),
                 connection_reused: conn.has_answered,
-                class: self.handler.class_name(conn.exchange(stream).class),
+                class: self.handler.class_name(class),
                 ahead_bytes: link.scheduler().order().policy().ahead_bytes(conn.client_of(stream)),
+                broken,
             };
             let clock = (net.now(), net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
             self.journal.write(clock, line, ending, &context);

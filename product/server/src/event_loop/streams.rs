@@ -4,8 +4,8 @@
 //! The engine belongs to the transmitter, which makes its frames. The worker passes received bytes to it and answers
 //! its requests.
 
-use http::Method;
-use http2::{Event, PREFACE};
+use http::{Method, Refused, Reject, Status};
+use http2::{Broken, Event, PREFACE};
 
 use super::responder::Responder;
 use crate::body::Failure;
@@ -17,6 +17,9 @@ use crate::send::Transmitter;
 
 /// The minimum length of a preface from which it is clear that it begins no HTTP/1 request.
 const PREFACE_BYTES_MIN: usize = 16;
+
+/// The status of a connection that ended by a mistake of its client, in the log and the metrics.
+const BROKEN: Reject = Reject { status: Status::BAD_REQUEST, reason: "a mistake that ends the connection" };
 
 /// Returns whether a client begins with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too few bytes have
 /// arrived to decide.
@@ -38,8 +41,7 @@ impl<N: Net> Responder<N> {
         if let Err(broken) = &taken
             && self.connections.contains(at)
         {
-            let conn = &self.connections[at];
-            self.service.fail(self.timers.now(), conn, Kind::of_frames(conn.version(0)), broken);
+            self.note_broken(at, broken);
         }
         let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.takes_frames()) else { return };
         if taken.is_err() {
@@ -83,10 +85,42 @@ impl<N: Net> Responder<N> {
                     let id = self.connections[at].exchange_id(stream);
                     self.take_stream_data(id);
                 }
+                Some(Event::Malformed { stream, refused }) => self.note_malformed(at, stream, &refused),
                 Some(Event::Priority { stream }) => self.transmitter.prefer(&mut self.connections[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(self.connections[at].exchange_id(stream)),
             }
         }
+    }
+
+    /// Logs a malformed request, whose stream is reset. One whose response has begun is logged as that ends.
+    fn note_malformed(&mut self, at: usize, stream: u32, refused: &Refused) {
+        self.budget.on_request();
+        let id = self.connections[at].exchange_id(stream);
+        let (now, link) = (self.timers.now(), &self.transmitter.link);
+        match self.connections.find(id).map(|exchange| exchange.is_sending()) {
+            None => {
+                self.service.log_malformed(&self.net, now, &mut self.connections[at], (refused, None), link);
+            }
+            Some(false) => {
+                let (conn, reject) = (&mut self.connections[at], refused.reject);
+                self.service.log_malformed_rest(&self.net, now, conn, stream, reject, link);
+                self.leave_stream(id);
+            }
+            Some(true) => {}
+        }
+    }
+
+    /// Logs the mistake that ends a connection: a line of the access log for each connection, and a line of the error
+    /// log for many of them.
+    fn note_broken(&mut self, at: usize, broken: &Broken) {
+        let (now, conn) = (self.timers.now(), &mut self.connections[at]);
+        if !conn.channel.is_handshaking {
+            let (refused, why) = (Refused::unseen(BROKEN), broken.to_string());
+            let link = &self.transmitter.link;
+            self.service.log_malformed(&self.net, now, conn, (&refused, Some(&why)), link);
+        }
+        let conn = &self.connections[at];
+        self.service.fail(now, conn, Kind::of_frames(conn.version(0)), broken);
     }
 
     /// Handles a closed stream: its response is completely made, or the client does not want it any more.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Shown};
 use sched::line::{Limit, Status as LineStatus};
 use units::Nanos;
 
@@ -48,6 +48,8 @@ pub struct Context<'c> {
     pub connection_reused: bool,
     pub class: Option<&'c str>,
     pub ahead_bytes: Option<u64>,
+    /// The reason why the connection ended, if the line is about that.
+    pub broken: Option<&'c str>,
 }
 
 impl Journal {
@@ -99,6 +101,19 @@ impl Journal {
         line.is_measured = is_measured;
         line.site = metrics.map_or(line.site, |metrics| metrics.site(site));
         Some(Box::new(line))
+    }
+
+    /// Returns the data of a refused request, if a log or the metrics need it. No objective counts it.
+    pub fn refused(
+        &self,
+        now: Nanos,
+        log: Option<&Arc<Log>>,
+        (shown, version, reason): (&Shown, (u8, u8), &'static str),
+    ) -> Option<Box<LogEntry>> {
+        match log {
+            Some(log) => Some(Box::new(LogEntry::refused(shown, version, reason, log.clone(), now))),
+            None => self.metrics.is_some().then(|| Box::new(LogEntry::bare(version, now))),
+        }
     }
 
     /// Replaces the sites in force, in the order of their indices.
@@ -156,7 +171,7 @@ impl Journal {
             times,
             passed_on: line.passed_on.as_ref().map(|passed_on| passed_on.view(line.arrived_at, times.first_byte)),
             outcome: ending.outcome().unwrap_or(Outcome::Complete),
-            reason: line.reason,
+            reason: context.broken.or(line.reason),
             connection_reused: context.connection_reused,
             class: context.class,
             ahead_bytes: context.ahead_bytes,

@@ -29,8 +29,8 @@ pub struct Entry<'a> {
     pub times: Times,
     /// The way in which the response ended; JSON only.
     pub outcome: Outcome,
-    /// The reason why the request was refused; JSON only.
-    pub reason: Option<&'static str>,
+    /// The reason why the request was refused, or the connection ended; JSON only.
+    pub reason: Option<&'a str>,
     /// True if the connection had carried a response before; JSON only.
     pub connection_reused: bool,
     /// The name of its class, if there are classes; JSON only.
@@ -134,7 +134,8 @@ pub enum Outcome {
     Complete,
     /// The server stopped first.
     Incomplete,
-    /// The connection ended first: the client closed it, the network failed, or the client read too slowly.
+    /// The stream or connection ended first: the client closed it, the network failed, the client read too slowly, or
+    /// broke a rule.
     Reset,
     /// The client left while the response was being made: before it began (status 499), or while its upstream sent it.
     Aborted,
@@ -269,13 +270,22 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
 
 fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
     if request.method.is_empty() {
-        return json_text(out, "request", request.target);
+        json_text(out, "request", request.target);
+        if request.version.0 > 1 {
+            json_protocol(out, request.version);
+        }
+        return;
     }
     json_text(out, "method", request.method);
     json_text(out, "uri", request.target);
     request.host.iter().for_each(|host| json_text(out, "host", host));
-    out.extend_from_slice(b",\"protocol\":\"");
-    protocol(out, request.version);
+    json_protocol(out, request.version);
+}
+
+fn json_protocol(out: &mut Vec<u8>, version: (u8, u8)) {
+    json_name(out, "protocol");
+    out.push(b'"');
+    protocol(out, version);
     out.push(b'"');
 }
 

@@ -139,6 +139,21 @@ impl Asking {
         self.answer(stream)
     }
 
+    /// Sends a request with these fields alone, whose stream the server resets.
+    pub fn is_reset(&mut self, fields: &[(&str, &str)]) {
+        let stream = self.client.open();
+        self.client.send(id(stream), &frame(HEADERS, &literals(fields)));
+        self.client.finish(id(stream));
+        self.until("reset", |client| client.came(id(stream)).reset.is_some());
+    }
+
+    /// Sends bytes on a request's stream, which end the connection. Returns the code.
+    pub fn breaks(&mut self, bytes: &[u8]) -> Option<u64> {
+        let stream = self.client.open();
+        self.client.send(id(stream), bytes);
+        self.close_code()
+    }
+
     /// Begins a large response.
     pub fn begin_large(&mut self) -> u32 {
         let stream = self.ask(&format!("/size-{LARGE}"));
@@ -157,6 +172,17 @@ impl Asking {
         assert!(code.is_some(), "{:?}", self.client.lost);
         code
     }
+}
+
+/// A section of literals with the names as they are (RFC 9204 section 4.5.6), shorter than 127 bytes each.
+fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
+    let name = |name: &str| match name.len() {
+        bytes @ ..7 => vec![0x20 | bytes as u8],
+        bytes => vec![0x27, (bytes - 7) as u8],
+    };
+    let field =
+        |(of, value): &(&str, &str)| [&name(of)[..], of.as_bytes(), &[value.len() as u8], value.as_bytes()].concat();
+    [vec![0, 0], fields.iter().flat_map(field).collect()].concat()
 }
 
 /// A socket with an address of the same family.

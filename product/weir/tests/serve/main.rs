@@ -27,6 +27,7 @@ mod http3;
 mod https;
 mod limits;
 mod logins;
+mod malformed;
 mod max_body;
 mod memory;
 mod methods;

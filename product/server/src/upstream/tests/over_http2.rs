@@ -93,6 +93,7 @@ impl Far {
                     while session.read_body(stream, body, 5000) == BodyRead::More {}
                 }
                 Event::Closed { stream } => self.closed.borrow_mut().push(stream),
+                Event::Malformed { refused, .. } => panic!("{}", refused.reject),
                 Event::Priority { .. } => {}
             }
         }
