@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
 use crate::acceptor::provider;
 
@@ -46,6 +46,8 @@ pub enum IdentityError {
     Malformed(String, &'static str, PathBuf),
     #[error("certificate {0} of `{file}` cannot be read: {1}; expected X.509", file = .2.display())]
     NoCertificate(usize, String, PathBuf),
+    #[error("certificate 1 of `{file}` has version {0} of X.509, which names no host; expected version 3: openssl req -x509 -addext subjectAltName=DNS:NAME, or openssl x509 -req with -extfile", file = .1.display())]
+    OldVersion(u32, PathBuf),
     #[error("the key `{key}` does not belong to the first certificate of `{cert}`; expected the server's own certificate first, and its key", key = .0.display(), cert = .1.display())]
     Mismatch(PathBuf, PathBuf),
     #[error("the key `{file}` cannot be used: {0}; expected RSA of 2048 bits or more, ECDSA P-256 or P-384, or Ed25519", file = .1.display())]
@@ -105,6 +107,9 @@ impl Identity {
         key: &Path,
     ) -> Result<Identity, IdentityError> {
         let own = parsed(&chain[0], 1, cert)?;
+        if own.version() != X509Version::V3 {
+            return Err(IdentityError::OldVersion(own.version().0 + 1, cert.into()));
+        }
         let names = names(&own);
         let [not_before, not_after] =
             [own.validity().not_before, own.validity().not_after].map(|at| instant(at.timestamp()));

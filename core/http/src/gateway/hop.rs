@@ -5,7 +5,10 @@ use crate::Request;
 use crate::list::members;
 use crate::name_filter::Names;
 
-const HOP_BY_HOP: Names<11> = Names::new([
+/// Alt-Svc names another address of the same origin: a client that came through us must not leave for an address of
+/// the upstream.
+const HOP_BY_HOP: Names<12> = Names::new([
+    "alt-svc",
     "connection",
     "http2-settings",
     "keep-alive",

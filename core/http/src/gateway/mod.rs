@@ -121,12 +121,26 @@ fn end_to_end<'a, I: Iterator<Item = &'a [u8]>>(
     for (name, value) in request.all().filter(|(name, _)| is_kept(name)) {
         if is_any(name, &["if-match", "if-none-match"]) {
             out.field(name, &restored(value));
+        } else if let Some(left) = forwards_left(request, name, value) {
+            out.field(name, itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
         } else if !name.eq_ignore_ascii_case(b"cookie") {
             out.field(name, value);
         } else if !std::mem::replace(&mut has_cookie, true) {
             out.joined(b"Cookie", request.values("cookie"), b"; ");
         }
     }
+}
+
+/// Returns true if an OPTIONS is answered here, since its client allows no further server (RFC 9110 section 7.6.2).
+pub fn is_at_its_end(request: &Request) -> bool {
+    request.values("max-forwards").any(|value| forwards_left(request, b"max-forwards", value) == Some(0))
+}
+
+/// Returns how many servers may pass an OPTIONS on, if this field says so. In requests with other methods the field
+/// means nothing, except in a TRACE, which is never passed on.
+fn forwards_left(request: &Request, name: &[u8], value: &[u8]) -> Option<u64> {
+    let is_limit = request.method == Method::Options && name.eq_ignore_ascii_case(b"max-forwards");
+    is_limit.then(|| crate::list::decimal(value)).flatten()
 }
 
 /// Appends the handshake fields that a client of HTTP/2 or HTTP/3 leaves out; the version only if it is missing.

@@ -27,7 +27,7 @@ pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> 
         [b'/', ..] => Ok(origin(bytes, None)),
         b"*" if method == Method::Options => Ok(origin(bytes, None)),
         b"*" => Err(Reject::bad("asterisk target with a method other than options")),
-        _ => absolute(bytes),
+        _ => absolute(bytes, method),
     }
 }
 
@@ -47,7 +47,7 @@ fn origin<'a>(bytes: &'a [u8], host: Option<&'a [u8]>) -> Target<'a> {
     }
 }
 
-fn absolute(bytes: &[u8]) -> Result<Target<'_>, Reject> {
+fn absolute(bytes: &[u8], method: Method) -> Result<Target<'_>, Reject> {
     let Some(rest) = strip_scheme(bytes, b"http://").or_else(|| strip_scheme(bytes, b"https://")) else {
         return Err(Reject::bad("request target is neither a path nor an http url"));
     };
@@ -61,8 +61,13 @@ fn absolute(bytes: &[u8]) -> Result<Target<'_>, Reject> {
         return Err(Reject::bad("malformed authority in the request target"));
     }
     let target = origin(path, Some(authority));
-    // An empty path is `/` (RFC 9110 section 4.2.3).
-    Ok(Target { path: if target.path.is_empty() { b"/" } else { target.path }, ..target })
+    // An empty path is `/` (RFC 9110 section 4.2.3), but for an OPTIONS of the whole server (RFC 9112 section 3.2.4).
+    let path: &[u8] = match (path, target.path) {
+        (b"", _) if method == Method::Options => b"*",
+        (_, b"") => b"/",
+        (_, path) => path,
+    };
+    Ok(Target { path, ..target })
 }
 
 /// Strips a scheme, whose case is ignored (RFC 3986 section 3.1).
@@ -127,7 +132,14 @@ mod tests {
         ] {
             assert_eq!(parsed(target, Method::Get), Ok(expected), "{target}");
         }
-        assert_eq!(parsed("*", Method::Options), Ok(("*", None, None)));
+        for (target, expected) in [
+            ("*", ("*", None, None)),
+            ("http://a.com", ("*", None, Some("a.com"))),
+            ("http://a.com/", ("/", None, Some("a.com"))),
+            ("http://a.com?q", ("/", Some("q"), Some("a.com"))),
+        ] {
+            assert_eq!(parsed(target, Method::Options), Ok(expected), "{target}");
+        }
     }
 
     #[test]

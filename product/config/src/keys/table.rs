@@ -86,7 +86,7 @@ pub static SERVER: &[Key] = &[
         "server.access_log",
         text(Form::Path),
         Absent("none"),
-        "Access log of the sites without their own; `-` is standard output.",
+        "Access log of the sites without their own, and of refused requests; `-` is standard output.",
         r#""/var/log/weir/access.log""#,
     ),
     key(

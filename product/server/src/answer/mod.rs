@@ -192,7 +192,7 @@ impl Handler {
             return answer;
         }
         // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
-        let is_passed = !matches!(request.method, Method::Trace);
+        let is_passed = !matches!(request.method, Method::Trace) && !http::gateway::is_at_its_end(request);
         let group = self.served.group(number, request).filter(|_| is_passed);
         if group.is_some() && http::gateway::is_looping(request) {
             return self.with_headers(to, request, looping()).into();

@@ -204,7 +204,8 @@ fn next(
     let is_nothing = matches!(found, Err(Missing::NotFound | Missing::NoIndex));
     let is_folder = matches!(found, Ok(Found::Redirect(_)));
     let is_unanswered = is_nothing || is_folder;
-    let may_be_page = tries.has_clean_urls && !request.path.ends_with(HTML) && !without_slash(request.path).is_empty();
+    let may_be_page =
+        tries.has_clean_urls && without_end(request.path, HTML).is_none() && !without_slash(request.path).is_empty();
     // A path with more after its script names no file.
     let is_no_file = is_nothing || matches!(found, Err(Missing::BadPath(_)));
     let may_be_script = has_scripts && is_no_file && path_info(request.path).is_some();
@@ -224,10 +225,10 @@ fn next(
 /// Returns the clean path of a file that was found by this path in a step. `None` if the path is clean already.
 fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]> {
     let folder =
-        |index: &[u8]| path.strip_suffix(index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
+        |index: &[u8]| without_end(path, index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
     match step {
         SearchStep::Exact if tries.has_clean_urls => {
-            let page = || path.strip_suffix(HTML).filter(|page| !page.ends_with(b"/"));
+            let page = || without_end(path, HTML).filter(|page| !page.ends_with(b"/"));
             folder(INDEX).or_else(page)
         }
         SearchStep::Page => {
@@ -236,6 +237,18 @@ fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]
         }
         SearchStep::Exact | SearchStep::Settled | SearchStep::Script | SearchStep::Fallback => None,
     }
+}
+
+/// Strips the end of a percent-encoded path, if the end decodes to these letters.
+fn without_end<'p>(path: &'p [u8], end: &[u8]) -> Option<&'p [u8]> {
+    end.iter().rev().try_fold(path, |path, letter| {
+        if let Some((rest, [b'%', digits @ ..])) = path.split_last_chunk::<3>() {
+            let is_letter =
+                std::str::from_utf8(digits).is_ok_and(|digits| u8::from_str_radix(digits, 16) == Ok(*letter));
+            return is_letter.then_some(rest);
+        }
+        path.strip_suffix(&[*letter])
+    })
 }
 
 fn without_slash(path: &[u8]) -> &[u8] {
@@ -274,6 +287,12 @@ mod tests {
             (SearchStep::Exact, "/a/index.html", Some("/a/")),
             (SearchStep::Exact, "/index.html", Some("/")),
             (SearchStep::Exact, "/a.index.html", Some("/a.index")),
+            (SearchStep::Exact, "/about%2Ehtml", Some("/about")),
+            (SearchStep::Exact, "/about.%68t%6dl", Some("/about")),
+            (SearchStep::Exact, "/a%2Fb.html", Some("/a%2Fb")),
+            (SearchStep::Exact, "/about%2fhtml", None),
+            (SearchStep::Exact, "/a/ind%65x%2e%68%74%6d%6C", Some("/a/")),
+            (SearchStep::Page, "/a/%69ndex", Some("/a/")),
             (SearchStep::Exact, "/about", None),
             (SearchStep::Exact, "/a/.html", None),
             (SearchStep::Exact, "/a.css", None),

@@ -207,10 +207,13 @@ impl Served {
         self.groups().next().is_some()
     }
 
-    /// Returns the log of requests for this site, or for no site.
+    /// Returns the log of requests for this site. Requests for no site, and those that are refused before their site is
+    /// known, are logged in the server's log, or else in that of the default site or the first.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
-        let own = site.and_then(|site| self.logs.get(self.sites.place(site)));
-        own.unwrap_or(&self.server_log).as_ref()
+        match site.and_then(|site| self.logs.get(self.sites.place(site))) {
+            Some(own) => own.as_ref(),
+            None => self.server_log.as_ref().or_else(|| self.logs.get(self.sites.default_place())?.as_ref()),
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use super::{Sites, built_in_pages, cors};
 use crate::body::{Body, Piece};
 use crate::files::{SiteNumber, hash_in};
 
+const STRICT: &str = "Strict-Transport-Security";
+
 /// The Cache-Control value with a year, the longest lifetime that all caches accept.
 const IMMUTABLE: &[u8] = b"max-age=31536000, immutable";
 
@@ -67,7 +69,8 @@ impl Sites {
     ) -> Response<Body> {
         // Without TLS, anyone on the path could have inserted it (RFC 6797 section 7.2).
         if let Some(hsts) = self.https[self.place(site)].hsts.as_ref().filter(|_| is_secure) {
-            response = response.with("Strict-Transport-Security", hsts.as_bytes());
+            // Browsers read the first of several (RFC 6797 section 8.1), which would be that of an upstream.
+            response = response.without(STRICT).with(STRICT, hsts.as_bytes());
         }
         let answers = &self.answers[self.place(site)];
         if !answers.may_add_fields() {

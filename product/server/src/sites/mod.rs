@@ -211,6 +211,11 @@ impl Sites {
         site.wrapping_sub(self.first) as usize
     }
 
+    /// Returns the index of the default site, or else of the first.
+    pub fn default_place(&self) -> usize {
+        self.default.map_or(0, |site| self.place(site))
+    }
+
     /// Returns the names of all sites, in the order of their indexes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)

@@ -59,6 +59,7 @@ fn every_fault_is_named_with_its_file() {
         (half, "ends within its PEM: it is half-written"),
         (&broken, "cannot be read"),
         ("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n", "is no correct PEM"),
+        (VERSION_1, "has version 1 of X.509"),
     ] {
         let path = folder.write("c", text);
         let said = said(&path, &own);
@@ -84,9 +85,25 @@ fn every_fault_is_named_with_its_file() {
     }
     let missing = folder.0.join("missing");
     assert!(said(&missing, &own).contains("cannot read") && said(&right, &missing).contains("a private key"));
-    let large = folder.write("large", vec![b'a'; (1 << 20) + 1]);
-    assert!(matches!(Identity::read(&large, &own), Err(IdentityError::Unreadable(..))));
 }
+
+#[test]
+fn a_large_file_is_not_read() {
+    let folder = Folder::new("large");
+    let large = folder.write("large", vec![b'a'; (1 << 20) + 1]);
+    assert!(matches!(Identity::read(&large, &large), Err(IdentityError::Unreadable(..))));
+}
+
+/// A certificate that `openssl x509 -req -signkey` made without extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBIzCBywIUOA9UtVAb9H9AxsmHS+lUrvEbakMwCgYIKoZIzj0EAwIwFDESMBAG\n\
+A1UEAwwJYS5leGFtcGxlMCAXDTI2MTEyOTExMjcxOFoYDzIxMjYxMTA1MTEyNzE4\n\
+WjAUMRIwEAYDVQQDDAlhLmV4YW1wbGUwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC\n\
+AAQUF2Q5vKA0I/knyyvvGV3UBCwlF+a/IwQQPIOz5l9lGIZ35pd+yIxqgyhr/aRe\n\
+ZFGkMFAKWzK90pIhvCYt88+9MAoGCCqGSM49BAMCA0cAMEQCIBRnLRNwiL1ED1fp\n\
+6NvaWemRRJxbNmDeu2y4QHL6NS+6AiAys5medcfVzMFHTTbe32057v9LlE5Ab3pK\n\
+xi66kg0nSQ==\n\
+-----END CERTIFICATE-----\n\n";
 
 #[test]
 fn a_certificate_is_good_for_a_time() {

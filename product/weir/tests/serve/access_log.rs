@@ -109,6 +109,35 @@ fn json_lines_are_exact() {
     }
 }
 
+/// Requests that are refused before their site is known are in the log of the default site if the server has none.
+#[test]
+fn refused_requests_are_in_the_log_of_the_default_site() {
+    let site = Site::with(&[("a", b"hello")]);
+    let logs = ["log-0", "log-1"].map(|name| site.outside(name));
+    let own = |host: &str, rest: &str, log: &Path| {
+        let (root, log) = (site.served().display().to_string(), log.display());
+        format!("[[site]]\nhosts = ['{host}']\n{rest}root = '{root}'\naccess_log = '{log}'\n")
+    };
+    let sites = [own("other", "", &logs[0]), own("a", "default = true\n", &logs[1])].concat();
+    let file = site.outside("weir.toml");
+    fs::write(&file, format!("[[listener]]\naddress = '127.0.0.1:0'\n{sites}")).unwrap();
+    let server = Server::run(&file);
+    let long = "c".repeat(70_000);
+    for (request, status) in [
+        ("GET /a HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", " 400 "),
+        (&*format!("GET /a HTTP/1.1\r\nHost: a\r\nCookie: {long}\r\n\r\n"), " 431 "),
+        (&*format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), " 414 "),
+        ("GET /a HTTP/1.1\r\nHost: other\r\n\r\n", ""),
+    ] {
+        ask(&server, request);
+        wait_until("the line", || {
+            status.is_empty() || lines(&logs[1]).last().is_some_and(|line| line.contains(status))
+        });
+    }
+    wait_until("the other site's line", || lines(&logs[0]).len() == 1);
+    assert_eq!(lines(&logs[1]).len(), 3);
+}
+
 /// A refusal's line contains the received bytes, as far as they are known, and the reason.
 #[test]
 fn a_refused_request_is_logged_with_its_reason() {

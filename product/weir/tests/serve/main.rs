@@ -38,6 +38,7 @@ mod passed;
 mod paths;
 mod privileges;
 mod proxy;
+mod proxy_fields;
 mod proxy_hostile;
 mod proxy_http2;
 mod proxy_log;

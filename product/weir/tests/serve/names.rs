@@ -136,6 +136,10 @@ fn a_page_has_one_url() {
     for (path, to) in [
         ("/about.html", "/about"),
         ("/about.html?q=1&r", "/about?q=1&r"),
+        ("/about%2Ehtml", "/about"),
+        ("/about.%68tm%6C?q", "/about?q"),
+        ("/index%2ehtml", "/"),
+        ("/docs/a%20b%2Ehtml", "/docs/a%20b"),
         ("/about/", "/about"),
         ("/index.html", "/"),
         ("/index", "/"),
@@ -150,6 +154,19 @@ fn a_page_has_one_url() {
     }
     let response = client.get("/docs");
     assert_eq!((response.status, response.field("Location")), (308, Some("/docs/")));
+}
+
+/// A rule for a page applies to the page under all its names.
+#[test]
+fn no_spelling_of_a_page_leads_past_its_rule() {
+    let site = Site::with(&[("secret.html", b"secret"), ("open.html", b"open")]);
+    let server = serve(&site, "clean_urls = true\n[[site.access]]\npath = '/secret'\ndeny = ['0.0.0.0/0', '::/0']\n");
+    let mut client = server.connect();
+    for path in ["/secret", "/secret.html", "/secret%2Ehtml", "/secret.%68tml", "/secret%2ehtml?x", "/s%65cret"] {
+        let response = client.get(path);
+        assert!(matches!(response.status, 308 | 403), "{path}: {}", response.status);
+    }
+    assert_eq!(client.get("/open").text(), "open");
 }
 
 #[test]
