@@ -102,7 +102,7 @@ put_back_files() {
     # Not where only some of the processes are seen: the namespace may be another's.
     if [ "$(readlink /proc/self/ns/pid)" != "pid:[4026531836]" ]; then return; fi
     for file in /run/weir/*; do
-        if [[ "${file##*/}" =~ ^(replaced|segments|upper|attached)-([0-9]+)-[0-9]+(\.new)?$ ]] && ! is_held "${BASH_REMATCH[2]}"; then
+        if [[ "${file##*/}" =~ ^(replaced|segments|upper|attached|line|classes|change)-([0-9]+)-[0-9]+((\.[0-9]+)?\.new)?$ ]] && ! is_held "${BASH_REMATCH[2]}"; then
             rm -f "$file"
             echo "put-back: $file, of a namespace that is gone: removed"
         fi

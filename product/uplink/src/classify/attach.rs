@@ -16,7 +16,7 @@ use super::settings::{Settings, Share};
 use super::{Classify, Clients, Hook};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
-use crate::tree::{self, Before, Framing, Kind, Plan, Tree};
+use crate::tree::{self, Before, Framing, Kind, Plan, Tree, leftovers};
 use crate::{Error, Interface, follow};
 
 /// The effect that an attach would have.
@@ -119,6 +119,7 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
         filter::remove_clsact(interface)?;
     }
     record::forget(interface);
+    leftovers::sweep();
     Ok(was_attached || is_put_back)
 }
 

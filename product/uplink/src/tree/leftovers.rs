@@ -26,6 +26,8 @@ use crate::{Error, Interface};
 pub(crate) const FOLDER: &str = "/run/weir";
 /// The prefixes of the file names, as in `replaced-4026531840-2`.
 const KINDS: [&str; 7] = ["replaced", "segments", "upper", "attached", "line", "classes", "change"];
+/// The ending of the name of a file that a process writes, after the number of the process.
+const UNFINISHED: &str = "new";
 /// The number of the first PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO): all processes are visible from
 /// it.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -52,10 +54,11 @@ pub(crate) fn text(interface: &Interface, rest: &str) -> io::Result<String> {
     Ok(format!("{} {rest}\n", identity(interface)?))
 }
 
-/// Writes the file so that a kill leaves either the old file or the whole new one.
+/// Writes the file so that a kill leaves either the old file or the whole new one, and at most a file that [`sweep`]
+/// removes.
 pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Result<()> {
     let text = text(interface, rest)?;
-    let new = path.with_extension("new");
+    let new = path.with_extension(format!("{}.{UNFINISHED}", std::process::id()));
     let write = || {
         fs::create_dir_all(FOLDER)?;
         fs::write(&new, &text)?;
@@ -147,13 +150,39 @@ pub(crate) fn forget_interface(interface: &Interface) {
     }
 }
 
-/// Removes the files of namespaces that no longer exist. Files that cannot be checked or removed stay.
+/// Removes the files of namespaces that no longer exist, and those that a killed process had begun to write. Files that
+/// cannot be checked or removed stay.
 pub(crate) fn sweep() {
+    remove_unfinished();
     let files = files();
     let mut gone: BTreeSet<u64> = files.iter().map(|file| file.namespace).collect();
     if take_out_living(&mut gone).is_ok() {
         remove(&files.into_iter().filter(|file| gone.contains(&file.namespace)).collect::<Vec<_>>());
     }
+}
+
+fn remove_unfinished() {
+    if !has_all_processes().unwrap_or(false) {
+        return;
+    }
+    for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
+        let is_left = |process: u32| !Path::new("/proc").join(process.to_string()).exists();
+        if entry.file_name().to_str().and_then(unfinished_by).is_some_and(is_left) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Returns the process that writes a file with this name: `attached-4026531840-2.4711.new`.
+fn unfinished_by(name: &str) -> Option<u32> {
+    let (name, ending) = name.split_once('.')?;
+    namespace_of(name)?;
+    ending.strip_suffix(UNFINISHED)?.strip_suffix('.')?.parse().ok()
+}
+
+/// Returns true if all processes are visible from here.
+fn has_all_processes() -> io::Result<bool> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino() == FIRST_PID_NAMESPACE)
 }
 
 /// A file in [`FOLDER`] that records state of a tree.
@@ -196,7 +225,7 @@ fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }
-    if fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
+    if !has_all_processes()? {
         return Err(io::Error::other("not all processes are seen from here"));
     }
     for entry in fs::read_dir("/proc")? {
@@ -260,6 +289,30 @@ mod tests {
         for other in ["segments-7", "segments-7-x", "replaced-7-1.new", "weir-7-1", "segments-x-1", ""] {
             assert_eq!(namespace_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_a_killed_process_had_begun_to_write_is_removed() {
+        if !has_all_processes().unwrap() {
+            return skip("not all processes are seen from here");
+        }
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let own = std::process::id();
+        let names = [format!("attached-1-4000000001.{}.new", ended.id()), format!("attached-1-4000000001.{own}.new")];
+        assert_eq!(unfinished_by(&names[1]), Some(own));
+        for other in ["attached-1-2", "attached-1-2.new", "other-1-2.7.new", "attached-1-2.x.new", "attached-1-2.7.old"]
+        {
+            assert_eq!(unfinished_by(other), None, "{other}");
+        }
+        let [left, written] = names.map(|name| Path::new(FOLDER).join(name));
+        fs::create_dir_all(FOLDER).unwrap();
+        for file in [&left, &written] {
+            fs::write(file, "weir0").unwrap();
+        }
+        sweep();
+        assert!(!left.exists() && written.exists());
+        fs::remove_file(written).unwrap();
     }
 
     #[test]

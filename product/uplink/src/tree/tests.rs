@@ -184,6 +184,14 @@ fn a_kill_at_any_step_loses_nothing() {
         std::fs::write(&file, "weir0 65535 1\n").unwrap();
         assert!(!down(weir0).unwrap());
         assert_eq!((segments_of(weir0), file.exists()), (65_535, false));
+        // It was killed after the tree was removed, before the discipline that the tree had replaced was put back.
+        run("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
+        let before = everything(weir0);
+        up(weir0, &plan("10mbit"), true).unwrap();
+        build::remove(&mut netlink(), weir0.index).unwrap();
+        up(weir0, &plan("10mbit"), true).unwrap();
+        assert!(down(weir0).unwrap());
+        assert_eq!(everything(weir0), before);
     });
 }
 

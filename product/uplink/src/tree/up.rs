@@ -124,8 +124,11 @@ fn put_up(
         Found::Ours(tree) => site.build(plan, Before::Ours(tree.plan))?,
         Found::Broken => site.build(plan, Before::Broken)?,
         Found::Default => {
-            // The record belongs to an earlier interface or namespace with these numbers.
-            keep::forget(interface);
+            // A process that was killed between the removal of a tree and the end of its work leaves a record, which
+            // holds on. Any other belongs to an earlier interface or namespace with these numbers.
+            if keep::kept(interface).is_none() {
+                keep::forget(interface);
+            }
             site.build(plan, Before::Default)?;
             return Ok(Change::Made);
         }

@@ -1,5 +1,6 @@
 //! The file of the attaches that stay: one table per interface, whose keys are the words of the flags.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -99,6 +100,7 @@ impl File {
         let name = self.path.display().to_string();
         let _lock = locked(&target(&self.path))
             .map_err(|error| Failure::Failed(format!("cannot write {name}: {error}; --save=FILE takes another")))?;
+        forget_unfinished(&target(&self.path));
         File::open(&self.path)?.put_now(interface, words)
     }
 
@@ -155,6 +157,20 @@ pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&new, path));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// Removes what killed processes had begun to write in place of this file. The caller has the lock, so nobody writes now.
+fn forget_unfinished(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_left = |found: &str| {
+            let process = found.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".new")?;
+            process.parse::<u32>().ok()
+        };
+        if entry.file_name().to_str().and_then(is_left).is_some() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Gives a new file the owner and the mode of the one that it replaces, if there is one.
@@ -410,6 +426,14 @@ mod tests {
         first.put("eth0", Some(&words)).unwrap();
         second.put("eth1", Some(&words)).unwrap();
         assert_eq!(open().all.len(), 2);
+        // Killed, a process leaves what it had begun to write, which the next one removes.
+        let left = folder.join("attach.toml.4711.new");
+        let others = ["attach.toml.new", "attach.toml.x.new", "other.toml.4711.new"].map(|name| folder.join(name));
+        for file in others.iter().chain([&left]) {
+            fs::write(file, "").unwrap();
+        }
+        first.put("eth0", Some(&words)).unwrap();
+        assert!(!left.exists() && others.iter().all(|file| file.exists()));
         first.put("eth1", None).unwrap();
         assert!(open().of("eth0").is_some() && open().of("eth1").is_none());
         fs::remove_dir_all(folder).unwrap();
