@@ -66,7 +66,7 @@ impl Filters {
 pub fn look(interface: &Interface) -> Result<Filters, Error> {
     let doing = format!("reading the filters of {}", interface.name);
     let mut found = inspect(interface.index).map_err(|error| Error::kernel(&doing, error))?;
-    let programs = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    let programs = tcx::programs(interface.index).map_err(|error| program::unlisted(&doing, error))?;
     let has_tcx = programs.is_some();
     for id in programs.unwrap_or_default() {
         match program::has_name(id, NAME)? {
@@ -76,7 +76,8 @@ pub fn look(interface: &Interface) -> Result<Filters, Error> {
             false => found.tcx_after.push(id),
         }
     }
-    let arriving = tcx::programs_at(Side::Arriving, interface.index).map_err(|error| Error::kernel(&doing, error))?;
+    let arriving =
+        tcx::programs_at(Side::Arriving, interface.index).map_err(|error| program::unlisted(&doing, error))?;
     for id in arriving.unwrap_or_default() {
         if program::has_name(id, NAME_ARRIVING)? {
             found.arriving.push(id);

@@ -73,7 +73,10 @@ impl Program {
         let fd = load_object(OBJECT, settings, earlier)
             .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
         let (fd, arriving) = fd.map_err(refused)?;
-        Ok(Program { arriving: Some(arriving), ..Program::of(fd)? })
+        let program = Program { arriving: Some(arriving), ..Program::of(fd)? };
+        // What is attached is found again by its number, so the right to that is checked first.
+        has_name(program.facts.id, NAME)?;
+        Ok(program)
     }
 
     /// Opens the program with this number.
@@ -256,6 +259,21 @@ fn failure(doing: &str, needs: &'static str, error: libbpf_rs::Error) -> Error {
     match error.kind() {
         ErrorKind::PermissionDenied => Error::NotAllowed { doing: doing.into(), needs, cause: error.into() },
         _ => Error::other(doing, error),
+    }
+}
+
+/// Converts the error of a request about the programs at an interface.
+pub fn unlisted(doing: &str, error: std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => Error::missing(format!(
+            "{doing}: there is no system call `bpf`: this kernel was built without it, or a container's filter hides it; run weir on the host"
+        )),
+        Some(libc::EPERM) if is_privileged() => Error::NotAllowed {
+            doing: doing.into(),
+            needs: "CAP_NET_ADMIN, and in a container a filter that lets the system call `bpf` pass",
+            cause: error.into(),
+        },
+        _ => Error::kernel(doing, error),
     }
 }
 

@@ -8,6 +8,7 @@ mod classes;
 mod detach;
 mod floods;
 mod follow;
+mod hostile;
 mod leftovers;
 mod network;
 mod shares;

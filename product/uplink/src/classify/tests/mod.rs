@@ -8,6 +8,7 @@ mod attaching;
 mod classes;
 mod clients;
 mod forwarded;
+mod full;
 mod heads;
 mod measured;
 mod order;
