@@ -225,11 +225,12 @@ impl EndWatch {
 
     /// Passes on the connections that have ended since the last call.
     pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
-        self.0.reported(|message| {
+        let reported = self.0.reported(|_, message| {
             if let Some(connection) = Connection::of(message) {
                 each(connection);
             }
-        })
+        });
+        reported.map(drop)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Reading works without privilege; changing an interface requires CAP_NET_ADMIN.
 
+mod changes;
 #[cfg(feature = "bpf")]
 pub mod classify;
 pub mod congestion;
@@ -26,6 +27,7 @@ mod tcp_info;
 mod testing;
 pub mod tree;
 
+pub use changes::{ChangeWatch, Changed};
 pub use connections::{Connection, ConnectionWatch, Connections, EndWatch, SenderWatch, State};
 pub use error::Error;
 pub use initial_rto::InitialRto;

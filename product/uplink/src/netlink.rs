@@ -3,7 +3,7 @@
 //! Typed crates support neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -48,8 +48,12 @@ impl Socket {
 
     /// Opens a socket for reports about sockets, of the groups with these numbers.
     pub fn open_sock_diag_groups(groups: &[u32]) -> io::Result<Socket> {
-        let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
-        Socket::open_with(Some(net::netlink::SOCK_DIAG), mask)
+        Socket::open_with(Some(net::netlink::SOCK_DIAG), mask(groups))
+    }
+
+    /// Opens a socket for reports about interfaces and their queues, of the groups with these numbers.
+    pub fn open_route_groups(groups: &[u32]) -> io::Result<Socket> {
+        Socket::open_with(None, mask(groups))
     }
 
     fn open_protocol(protocol: Option<net::Protocol>) -> io::Result<Socket> {
@@ -94,19 +98,24 @@ impl Socket {
         outcome
     }
 
-    /// Passes on the payloads of the reports that have arrived. Reports that the kernel dropped because the buffer was
-    /// full are missing.
-    pub fn reported(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    /// Passes on the kinds and payloads of the reports that have arrived. Returns false if reports are missing, because
+    /// the kernel dropped them when the buffer was full, or because more would follow.
+    pub fn reported(&mut self, mut each: impl FnMut(u16, &[u8])) -> io::Result<bool> {
+        let mut is_whole = true;
         for _ in 0..REPLIES_MAX {
             match net::recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
-                // A report has the sequence number 0.
-                Ok((_, bytes)) => drop(read_replies(&self.buffer[..bytes.min(REPLY_BYTES_MAX)], 0, &mut each)?),
-                Err(rustix::io::Errno::NOBUFS) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
+                Ok((_, bytes)) => {
+                    for message in messages(&self.buffer[..bytes.min(REPLY_BYTES_MAX)]) {
+                        let Message { kind, payload, .. } = message?;
+                        each(kind, payload);
+                    }
+                }
+                Err(rustix::io::Errno::NOBUFS) => is_whole = false,
+                Err(rustix::io::Errno::AGAIN) => return Ok(is_whole),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn request(
@@ -170,27 +179,55 @@ impl Body {
     }
 }
 
-/// Walks the messages of one datagram. Returns true if the last message of the request was among them.
-fn read_replies(mut rest: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
-    while rest.len() >= HEADER_BYTES {
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Returns the bits of groups with these numbers.
+fn mask(groups: &[u32]) -> u32 {
+    groups.iter().fold(0, |mask, group| mask | 1 << (group - 1))
+}
+
+struct Message<'m> {
+    kind: u16,
+    sequence: u32,
+    payload: &'m [u8],
+}
+
+/// Iterates over the messages of one datagram.
+fn messages(mut rest: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
+    std::iter::from_fn(move || {
+        if rest.len() < HEADER_BYTES {
+            return None;
+        }
         let length = u32_at(rest, 0).unwrap_or(0) as usize;
         if length < HEADER_BYTES || length > rest.len() {
-            return Err(io::Error::other("netlink: a reply is cut short"));
+            rest = &[];
+            return Some(Err(io::Error::other("netlink: a reply is cut short")));
         }
-        let kind = u16_at(rest, 4).unwrap_or(0);
+        let (kind, sequence) = (u16_at(rest, 4).unwrap_or(0), u32_at(rest, 8).unwrap_or(0));
         let payload = &rest[HEADER_BYTES..length];
-        // A reply to an earlier request that timed out is skipped.
-        if u32_at(rest, 8) == Some(sequence) {
-            match kind {
-                NLMSG_DONE => return Ok(true),
-                NLMSG_ERROR => {
-                    let errno = u32_at(payload, 0).unwrap_or(0) as i32;
-                    return if errno == 0 { Ok(true) } else { Err(io::Error::from_raw_os_error(-errno)) };
-                }
-                _ => each(payload),
-            }
-        }
         rest = rest.get(align(length)..).unwrap_or_default();
+        Some(Ok(Message { kind, sequence, payload }))
+    })
+}
+
+/// Reads the replies in one datagram. Returns true if the last message of the request was among them.
+fn read_replies(datagram: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
+    for message in messages(datagram) {
+        let message = message?;
+        match message.kind {
+            // A reply to an earlier request that timed out is skipped.
+            _ if message.sequence != sequence => {}
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                let errno = u32_at(message.payload, 0).unwrap_or(0) as i32;
+                return if errno == 0 { Ok(true) } else { Err(io::Error::from_raw_os_error(-errno)) };
+            }
+            _ => each(message.payload),
+        }
     }
     Ok(false)
 }

@@ -31,6 +31,7 @@ use crate::netlink::Socket;
 use crate::tree::Overhead;
 use crate::{Error, Interface};
 use program::Program;
+use tcx::Side;
 
 pub use attach::{Preview, Unrecorded, attach, detach, is_in_place, preview};
 pub use class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule, cgroup_root};
@@ -115,7 +116,7 @@ impl Hook {
     pub fn of_new(interface: &Interface) -> Result<Hook, Error> {
         let programs = tcx::programs(interface.index);
         let programs =
-            programs.map_err(|error| Error::kernel(&format!("looking for TCX at {}", interface.name), error))?;
+            programs.map_err(|error| program::unlisted(&format!("looking for TCX at {}", interface.name), error))?;
         Ok(if programs.is_some() { Hook::Tcx } else { Hook::Clsact })
     }
 }
@@ -143,6 +144,17 @@ pub fn list() -> Result<Vec<Attached>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Returns the numbers of all programs at TCX of this interface, which the kernel reports to nobody when they change.
+pub fn numbers(interface: &Interface) -> Result<Vec<u32>, Error> {
+    let doing = format!("looking for TCX at {}", interface.name);
+    let mut all = Vec::new();
+    for side in [Side::Leaving, Side::Arriving] {
+        let found = tcx::programs_at(side, interface.index).map_err(|error| program::unlisted(&doing, error))?;
+        all.extend(found.unwrap_or_default());
+    }
+    Ok(all)
 }
 
 /// Returns our classifier at this interface.

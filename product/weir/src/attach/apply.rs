@@ -1,25 +1,29 @@
 //! `weir apply`: makes the attaches of a file, where they are not as it says.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ::uplink::classify::{self, Classify};
 use ::uplink::follow as line;
 use ::uplink::tree::{self, Overhead};
-use ::uplink::{Error, Interface};
+use ::uplink::{Changed, Error, Interface};
 use cli::Failure;
 
-use super::follow::{End, Following, WAIT_MAX, ending_signals};
+use super::follow::{End, Following};
 use super::rate::{AttachRate, Wish};
 use super::saved::{FILE, File, Saved};
+use super::wake::Wake;
 
 /// The interval between looks at an interface that is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The interval of `--watch`: for as long nothing is ordered if another program replaces the queue.
-const WATCH_EVERY: Duration = Duration::from_secs(5);
+/// The interval between looks of `--watch` at everything, if nothing calls for one before.
+const WATCH_EVERY: Duration = Duration::from_secs(60);
+/// The interval between glances at what the kernel does not report: the file, and the programs at TCX.
+const GLANCE_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -40,11 +44,14 @@ pub struct Args {
     /// Maximum seconds to wait for an interface that is missing or down
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = clap::value_parser!(u64).range(..=86400))]
     wait: u64,
-    /// Stay and look every five seconds, at the file too: attach what is gone, and interfaces
-    /// that come or are made anew
+    /// Stay, and attach what is gone, and interfaces that come or are made anew, at once; heed
+    /// changes of the file within five seconds
     #[arg(long, conflicts_with = "wait", verbatim_doc_comment)]
     watch: bool,
 }
+
+/// The name under which a failure of the file itself is noted; no interface has it.
+const OF_FILE: &str = "";
 
 /// The result of an attach.
 enum Outcome {
@@ -105,53 +112,93 @@ fn without_table(args: &Args, file: &File) -> Option<String> {
     Some(format!("{name} has no table [{interface}]; write one: weir attach {interface} --save"))
 }
 
-/// Applies again and again, and follows the lines meanwhile. Says what changed, and a failure when it begins, ends or
-/// becomes another.
+/// Applies whenever something changed, and follows the lines meanwhile. Says what changed, and a failure when it
+/// begins, ends or becomes another.
 fn watch(args: &Args) -> Result<(), Failure> {
     // At the start a mistake ends it; later the file from before stays in force. A table that is gone is not attached.
-    let mut file = File::open_existing(&args.file)?;
+    let mark = mark(&args.file);
+    let file = File::open_existing(&args.file)?;
     all_chosen(args, &file)?;
-    let mut watched = Watched::default();
+    let mut watched = Watched::of(file, mark);
+    let mut wake = Wake::open()?;
     let mut is_first = true;
-    let is_ending = ending_signals()?;
-    while !is_ending.load(Relaxed) {
-        let read = File::open_existing(&args.file).map(|read| file = read);
-        let failed = read.err().map(Failure::into_text);
-        watched.note("", failed.or_else(|| without_table(args, &file)));
-        let is_followed = |saved: &Saved, name: &String| saved.interface == *name && saved.is_followed();
-        watched.following.retain(|name, _| chosen(args, &file).any(|saved| is_followed(saved, name)));
-        for saved in chosen(args, &file) {
-            // A unit that is started later has its group then.
-            let missing = saved.classes.missing().into_iter().next();
-            watched.note(&format!("the classes of {}", saved.interface), missing);
-            let outcome = apply(saved, &args.file, Instant::now());
-            let was_failed = watched.failures.contains_key(&saved.interface);
-            let failed = outcome.as_ref().err().map(|error| format!("{}: {error}", saved.interface));
-            watched.note(&saved.interface, failed);
-            let begun = if outcome.is_ok() { watched.begin(saved) } else { Ok(()) };
-            let failed = begun.err().map(|error| format!("{}: {error}", saved.interface));
-            watched.note(&format!("the line of {}", saved.interface), failed);
-            match outcome {
-                Ok(Outcome::InPlace) if !is_first && !was_failed => {}
-                Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
-                Err(_) => {}
-            }
+    while !wake.is_ending() {
+        wake.look()?;
+        watched.read(args);
+        for saved in chosen(args, &Rc::clone(&watched.file)) {
+            watched.look(args, saved, is_first)?;
         }
         is_first = false;
-        watched.follow(Instant::now() + WATCH_EVERY, &is_ending)?;
+        watched.wait(args, &mut wake)?;
     }
     // The followers leave their bands at a rate that lasts.
     Ok(())
 }
 
-/// The followed interfaces, and the failures reported for each.
-#[derive(Default)]
+/// The state of a file by which a change is noticed: its number, size and time.
+type Mark = Option<(u64, u64, i64, i64)>;
+
+fn mark(path: &Path) -> Mark {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+/// The tables, the interfaces that have them, the followed ones, and the failures reported for each.
 struct Watched {
+    file: Rc<File>,
+    mark: Mark,
+    /// Each interface as of the last look, and the programs there.
+    seen: BTreeMap<String, (Interface, Vec<u32>)>,
     following: BTreeMap<String, Following>,
     failures: BTreeMap<String, String>,
 }
 
 impl Watched {
+    fn of(file: File, mark: Mark) -> Watched {
+        let (seen, following, failures) = Default::default();
+        Watched { file: Rc::new(file), mark, seen, following, failures }
+    }
+
+    /// Reads the file if it has changed, and forgets what it has no longer.
+    fn read(&mut self, args: &Args) {
+        let now = mark(&args.file);
+        if now != self.mark || self.failures.contains_key(OF_FILE) {
+            let read = File::open_existing(&args.file).map(|read| self.file = Rc::new(read));
+            self.mark = now;
+            let failed = read.err().map(Failure::into_text);
+            let failed = failed.or_else(|| without_table(args, &self.file));
+            self.note(OF_FILE, failed);
+        }
+        let file = &self.file;
+        let is_chosen = |name: &String| chosen(args, file).any(|saved| saved.interface == *name);
+        self.seen.retain(|name, _| is_chosen(name));
+        self.following
+            .retain(|name, _| chosen(args, file).any(|saved| saved.interface == *name && saved.is_followed()));
+    }
+
+    /// Makes an interface as the file says, and begins to follow its line.
+    fn look(&mut self, args: &Args, saved: &Saved, is_first: bool) -> Result<(), Failure> {
+        let name = &saved.interface;
+        // A unit that is started later has its group then.
+        let missing = saved.classes.missing().into_iter().next();
+        self.note(&format!("the classes of {name}"), missing);
+        let outcome = apply(saved, &args.file, Instant::now());
+        let was_failed = self.failures.contains_key(name);
+        self.note(name, outcome.as_ref().err().map(|error| format!("{name}: {error}")));
+        let begun = if outcome.is_ok() { self.begin(saved) } else { Ok(()) };
+        self.note(&format!("the line of {name}"), begun.err().map(|error| format!("{name}: {error}")));
+        let seen = Interface::by_name(name).and_then(|found| classify::numbers(&found).map(|numbers| (found, numbers)));
+        match seen {
+            Ok(seen) => drop(self.seen.insert(name.clone(), seen)),
+            Err(_) => drop(self.seen.remove(name)),
+        }
+        match outcome {
+            Ok(Outcome::InPlace) if !is_first && !was_failed => Ok(()),
+            Ok(outcome) => crate::uplink::print(&said(saved, &outcome)),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Begins to follow the line of an attach that wants it.
     fn begin(&mut self, saved: &Saved) -> Result<(), String> {
         let name = &saved.interface;
@@ -166,29 +213,64 @@ impl Watched {
         Ok(())
     }
 
-    /// Follows the lines until then, or until a signal. One that is lost is found by the next look.
-    fn follow(&mut self, until: Instant, is_ending: &AtomicBool) -> Result<(), Failure> {
-        while Instant::now() < until && !is_ending.load(Relaxed) {
-            let mut ended = Vec::new();
-            for (name, following) in &mut self.following {
-                match following.step() {
-                    Ok(Ok(lines)) => {
-                        for line in lines {
-                            crate::uplink::print(&format!("weir: {name}: {line}\n"))?;
-                        }
-                    }
-                    Ok(Err(End::Released(said) | End::Lost(said))) => ended.push((name.clone(), said)),
-                    Err(error) => ended.push((name.clone(), error.to_string())),
+    /// Follows the lines until the next look, or until a signal.
+    fn wait(&mut self, args: &Args, wake: &mut Wake) -> Result<(), Failure> {
+        let until = Instant::now() + WATCH_EVERY;
+        let mut glance = Instant::now() + GLANCE_EVERY;
+        while Instant::now() < until && !wake.is_ending() && !wake.is_due() {
+            if !self.step()? {
+                wake.call();
+            }
+            if Instant::now() >= glance {
+                if !self.is_as_seen(args) {
+                    return Ok(());
                 }
+                glance = Instant::now() + GLANCE_EVERY;
             }
-            for (name, said) in ended {
-                crate::uplink::print(&format!("weir: {name}: {said}\n"))?;
-                self.following.remove(&name);
-            }
-            let next = self.following.values().map(Following::next).min().unwrap_or(until).min(until);
-            sleep(next.saturating_duration_since(Instant::now()).min(WAIT_MAX));
+            let next = self.following.values().map(Following::next).min().unwrap_or(until);
+            wake.wait(next.min(until).min(glance), |changed| self.concerns(changed))?;
         }
         Ok(())
+    }
+
+    /// Takes a step with each line. Returns false if one is lost, which the next look finds.
+    fn step(&mut self) -> Result<bool, Failure> {
+        let mut ended = Vec::new();
+        for (name, following) in &mut self.following {
+            match following.step() {
+                Ok(Ok(lines)) => {
+                    for line in lines {
+                        crate::uplink::print(&format!("weir: {name}: {line}\n"))?;
+                    }
+                }
+                Ok(Err(End::Released(said) | End::Lost(said))) => ended.push((name.clone(), said)),
+                Err(error) => ended.push((name.clone(), error.to_string())),
+            }
+        }
+        for (name, said) in &ended {
+            crate::uplink::print(&format!("weir: {name}: {said}\n"))?;
+            self.following.remove(name);
+        }
+        Ok(ended.is_empty())
+    }
+
+    /// Returns false if a look may find something to do of which the kernel reports nothing.
+    fn is_as_seen(&self, args: &Args) -> bool {
+        let has_groups = chosen(args, &self.file).any(|saved| saved.classes.has_groups());
+        let has_same = |(interface, numbers): &(Interface, Vec<u32>)| {
+            classify::numbers(interface).is_ok_and(|now| now == *numbers)
+        };
+        self.failures.is_empty() && !has_groups && mark(&args.file) == self.mark && self.seen.values().all(has_same)
+    }
+
+    /// Returns true if the change may be one of an interface of the file. The followers themselves change rates.
+    fn concerns(&self, changed: Changed) -> bool {
+        let of = |index: u32| self.seen.iter().find(|(_, (interface, _))| interface.index == index);
+        match changed {
+            Changed::Unknown | Changed::Link { .. } => true,
+            Changed::Queue { interface } => of(interface).is_some(),
+            Changed::Class { interface } => of(interface).is_some_and(|(name, _)| !self.following.contains_key(name)),
+        }
     }
 
     /// Says a failure unless it is the one said before.

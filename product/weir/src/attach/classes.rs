@@ -30,6 +30,11 @@ pub struct SavedClasses {
 }
 
 impl SavedClasses {
+    /// Returns true if a rule is of a group of processes, which may come and go.
+    pub fn has_groups(&self) -> bool {
+        !self.cgroups.is_empty()
+    }
+
     /// Names the groups of processes that are not there.
     pub fn missing(&self) -> Vec<String> {
         if self.cgroups.is_empty() {

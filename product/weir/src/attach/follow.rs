@@ -1,29 +1,26 @@
 //! Follows the line of an interface: what `weir attach` does until it is interrupted, and `weir apply --watch`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{JoinHandle, sleep};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ::uplink::classify::{self, Verdict};
 use ::uplink::follow::{self, LineWatch, Lock, Notice, Status, Turn};
-use ::uplink::{Error, Interface, tree};
+use ::uplink::{Changed, Error, Interface, tree};
 use cli::Failure;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::{Nanos, Rate};
 
 use super::apply::note;
 use super::rate::{Kept, Wish};
+use super::wake::Wake;
 use super::{Args, wanted_by};
 
 /// The interval between records of what is known.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
-/// The interval between looks at the classifier, in records.
+/// The interval between looks at the classifier, in records, unless a change calls for one before: its programs at TCX
+/// change without a report.
 const CHECK_EVERY: u32 = 5;
-/// Maximum time of a wait, so that a signal is heeded.
-pub const WAIT_MAX: Duration = Duration::from_millis(100);
 /// Maximum number of turns in a row that may fail.
 const FAILURES_MAX: u32 = 20;
 /// A rate is kept again if it differs by one part in this many, or after so many records.
@@ -265,16 +262,18 @@ impl Drop for Following {
 /// Follows in the foreground, until a signal or until there is nothing to follow.
 pub fn stay(interface: &Interface, mut following: Following, watches: bool, json: bool) -> Result<(), Failure> {
     let name = &interface.name;
-    let is_ending = ending_signals()?;
-    let print = |following: &Following, said: &str| match json {
-        true => crate::uplink::print(&format!("{}\n", changed(name, said, &following.status()))),
-        false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
+    let mut wake = Wake::open()?;
+    let line = |said: &str, status: &Status| match json {
+        true => format!("{}\n", changed(name, said, status)),
+        false => format!("weir: {name}: {said}\n"),
     };
+    let print = |following: &Following, said: &str| crate::uplink::print(&line(said, &following.status()));
     let mut watched = watches.then(|| watch(interface));
     let mut failures = BTreeMap::new();
-    while !is_ending.load(Relaxed) {
+    while !wake.is_ending() {
         let stepped = match following.step()? {
-            Ok(said) if following.is_check_due() => {
+            Ok(said) if following.is_check_due() || wake.is_due() => {
+                wake.look()?;
                 let checked = following.check();
                 // An interface that is down may be up again.
                 let failed = checked.as_ref().err().map(|error| format!("warning: {name}: {error}"));
@@ -293,24 +292,20 @@ pub fn stay(interface: &Interface, mut following: Following, watches: bool, json
         {
             print(&following, &said)?;
         }
-        sleep(following.next().saturating_duration_since(Instant::now()).min(WAIT_MAX));
+        wake.wait(following.next(), |changed| concerns(interface, changed))?;
     }
     let status = following.status();
     let said = following.leave()?;
-    match json {
-        true => crate::uplink::print(&format!("{}\n", changed(name, &said, &status))),
-        false => crate::uplink::print(&format!("weir: {name}: {said}\n")),
-    }
+    crate::uplink::print(&line(&said, &status))
 }
 
-/// The flag that a signal sets which ends a follower.
-pub fn ending_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let is_ending = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&is_ending))
-            .map_err(|error| Failure::Failed(error.to_string()))?;
+/// Returns true if the change may be one of the bands or the classifier. The follower itself changes the rates.
+fn concerns(interface: &Interface, changed: Changed) -> bool {
+    match changed {
+        Changed::Unknown | Changed::Link { .. } => true,
+        Changed::Queue { interface: number } => number == interface.index,
+        Changed::Class { .. } => false,
     }
-    Ok(is_ending)
 }
 
 /// Watches in a thread whether there is anything to order; a queue is no part of it while the rate is searched.

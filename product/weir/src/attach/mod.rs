@@ -9,6 +9,7 @@ mod rate;
 mod saved;
 mod show;
 mod trial;
+mod wake;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
