@@ -39,7 +39,7 @@ Examples:
   weir attach eth0                                order the responses of nginx, Apache, Caddy
 
 `weir COMMAND --help` lists the flags of a command.
-`weirlab`, a program of its own, measures and simulates what Weir does: docs/weirlab.md."
+The program `weirlab` measures and simulates what Weir does: docs/weirlab.md."
 )]
 struct Cli {
     #[command(subcommand)]
