@@ -270,6 +270,25 @@ def test_losses_stand_first_and_seeds_are_one_group(repeated, tmp_path, capsys):
     assert row["factor"]["high"] == pytest.approx(0.5)
 
 
+def test_what_a_kernel_gave_up_is_said_beside_the_mean_of_the_rest(tmp_path, capsys):
+    """Of 300 requests of 10 ms three hang for 5 s, by the server's kernel; another run lost one by its user."""
+    environment = MANIFEST["environment"]
+    for name, count in (("hung", "3"), ("left", "0")):
+        write(tmp_path / "e", name, 10, environment={**environment, "given_up_by_kernel": count})
+        table = weirlab.records(tmp_path / "e" / name).to_pydict()
+        for at in range(3):
+            table["end_ns"][at], table["outcome"][at] = table["arrival_ns"][at] + 5_000_000_000, "timed_out"
+        pa.parquet.write_table(pa.table(table), tmp_path / "e" / name / "records.parquet")
+    said = "hung: the server's kernel gave up 3 connections (1 % of the requests), whose clients waited until the run ended; "
+    said += "the mean of what completed is 10 ms"
+    assert main(["report", str(tmp_path / "e")]) == 0
+    page = capsys.readouterr().out
+    assert f"- lost: {said}\n" in page and "| hung | weir, srpt, paced | 297 | 3 timed out | 59.9 |" in page
+    assert main(["report", str(tmp_path / "e"), "--over", "left"]) == 0
+    page = capsys.readouterr().out
+    assert f"- e / {said}\n" in page and page.count("gave up") == 1
+
+
 def test_folders_of_one_experiment_are_one_group(tmp_path, capsys):
     """Made with `--seed N`, each in a folder of its own; of one seed a run is void."""
     folders = [tmp_path / f"e-{seed}" for seed in (4, 5, 6)]

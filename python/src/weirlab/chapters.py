@@ -16,8 +16,8 @@ from .folders import Experiment
 from .judgement import Found, findings
 from .points import Point, points_in
 from .recorded import Responses, Run
+from .texts import lost, short
 from .texts import markdown as table
-from .texts import short
 
 _BOUNDS = (
     "The bound is a fluid: any part of any response at any instant, no handshake; no schedule is lower. The "
@@ -139,7 +139,7 @@ def _point(point: Point) -> str:
     cells = [[f"~~{cell(row)}~~" if row.run.void else cell(row) for _, cell in columns] for row in rows]
     text = (f"### {point.name}\n\n" if point.name else "") + table([heading for heading, _ in columns], cells) + "\n"
     for row in rows:
-        reasons = (("void", row.run.void), ("not a wire", row.wire), ("not comparable", row.apart))
+        reasons = (("void", row.run.void), ("not a wire", row.wire), ("not comparable", row.apart), ("lost", row.lost))
         text += "".join(f"- {what}: {row.run.name}: {why}\n" for what, why in reasons if why)
     text += "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(point.skipped.items()))
     text += f"\n{_conditions(rows[0].run)}; bound {_optional(rows[0].bound_ms)} ms, "
@@ -178,6 +178,12 @@ class _Row:
         """The reason why the run is not compared with its baseline, or None."""
         base = self.point.runs.get(self.base_name)
         return None if base is None else apart(self.run, base)
+
+    @property
+    def lost(self) -> str | None:
+        """What the server's kernel gave up, with the mean of the rest, or None."""
+        count, done = self.run.given_up, self.of.ms[self.of.is_complete]
+        return lost(count, len(self.of.ms), float(done.mean()) if len(done) else 0.0) if count else None
 
     @property
     def base_name(self) -> str:

@@ -103,6 +103,11 @@ class Run:
         said: str | None = self.manifest.get("void")
         return said
 
+    @property
+    def given_up(self) -> int:
+        """Connections that the server's kernel gave up in silence, if the run has its own manifest."""
+        return int(self.environment.get("given_up_by_kernel", 0)) if self.path.is_dir() else 0
+
     def responses(self) -> Responses:
         """Its response times."""
         return _of_records(self.records()) if self.path.is_dir() else _of_kept(self.path, self.name)

@@ -40,6 +40,8 @@ class _Repeat:
     packet_bound_ratio: float | None
     pages: list[float] | None
     line: list[float | None] | None
+    lost: tuple[int, int, float]
+    """Connections that the server's kernel gave up, requests, and the mean of those that completed."""
     fault: tuple[str, str] | None
     """The kind of fault and the reason, if the run may not be used."""
 
@@ -137,7 +139,9 @@ def _repeat(point: Point, run: Run, with_line: bool) -> _Repeat:
     of_pages = _page_figures(pages) if pages else None
     top_ms = float(of.ms[share_within(of.size_bytes, _TOP_PERCENT, 100)].mean())
     of_line = lines.figures_of(run, of) if with_line else None
-    return _Repeat(run, load_of(of), mean_ms, top_ms, bound_ms and mean_ms / bound_ms, of_pages, of_line, fault)
+    done = of.ms[of.is_complete]
+    gone = (run.given_up, len(of.ms), float(done.mean()) if len(done) else 0.0)
+    return _Repeat(run, load_of(of), mean_ms, top_ms, bound_ms and mean_ms / bound_ms, of_pages, of_line, gone, fault)
 
 
 def _page_figures(pages: Sequence[dict[str, int]]) -> list[float]:
@@ -169,6 +173,10 @@ def _row(group: _Group, label: str, name: str, reference: str) -> Row:
     for key, names, factors_of in (("pages", PAGE_MEASURES, len(PAGE_MEASURES)), ("line", lines.MEASURES, lines.TIMES)):
         if measured := _measures(key, names, list(used.values()), pairs, factors_of):
             row[key] = measured
+    losses = [repeat.lost for repeat in used.values()]
+    if count := sum(of[0] for of in losses):
+        row["given_up"], row["requests"] = count, sum(of[1] for of in losses)
+        row["completed_ms"] = float(np.mean([of[2] for of in losses]))
     row["left_out"] = list(left_out.values())
     row["conditions"] = in_words(next(iter(every.values())).run)
     return row
@@ -333,6 +341,11 @@ def _cell(row: Row, key: str, measure: str) -> str:
 def _remarks(of: Row) -> list[str]:
     remarks = [
         f"{row['group']} / {row['run']}: {_said(left_out, row['seeds'])}" for row in of["rows"] for left_out in row["left_out"]
+    ]
+    remarks += [
+        f"{row['group']} / {row['run']}: {texts.lost(row['given_up'], row['requests'], row['completed_ms'])}"
+        for row in of["rows"]
+        if "given_up" in row
     ]
     few = {row["group"]: row for row in reversed(of["rows"]) if row["used"] > row["loads"]}
     for group in dict.fromkeys(row["group"] for row in of["rows"] if row["group"] in few):

@@ -53,3 +53,12 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [columns, *rows]
     text = [f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), ' ') for cell in line)} |\n" for line in lines]
     return text[0] + f"|{'---|' * len(columns)}\n" + "".join(text[1:])
+
+
+def lost(connections: int, requests: int, completed_ms: float) -> str:
+    """A sentence for what a server's kernel gave up: its clients wait until the run ends, and make the mean of all requests."""
+    share = short(100 * connections / max(requests, 1))
+    return (
+        f"the server's kernel gave up {connections} connections ({share} % of the requests), whose clients waited until the run "
+        f"ended; the mean of what completed is {short(completed_ms)} ms"
+    )
