@@ -27,12 +27,23 @@ impl Estimator {
             self.settle(now, charged);
             return None;
         }
+        if let Some(change) = self.hold(now, charged) {
+            return Some(change);
+        }
+        if self.is_unclear() {
+            return self.decide_by_arrivals(now, charged, interval, lost);
+        }
         if let Some(change) = self.follow_fall(now, charged) {
             return Some(change);
         }
         if let Some(trial) = self.trial {
             return self.verify(now, charged, trial, lost);
         }
+        self.decide_freely(now, charged, interval, lost)
+    }
+
+    /// Makes the decision where no change is under way and delays are evidence, if others are not on the line.
+    fn decide_freely(&mut self, now: Nanos, charged: u64, interval: Interval, lost: Option<Lost>) -> Option<Change> {
         let threshold = self.threshold();
         if now < self.others.until {
             // Queue and losses prove nothing now; arrivals do.
@@ -55,6 +66,22 @@ impl Estimator {
         let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
         let is_clear = interval.used_permille >= BUSY_PERMILLE && !is_queued;
         if self.is_losing() { None } else { self.raise(now, charged, interval, is_clear) }
+    }
+
+    /// Makes the decision while delays prove nothing ([`super::uploads`]).
+    fn decide_by_arrivals(&mut self, now: Nanos, charged: u64, of: Interval, lost: Option<Lost>) -> Option<Change> {
+        self.trial = None;
+        self.fall.restart(now);
+        let lost = lost.filter(|lost| lost.permille >= LOSS_PERMILLE);
+        let signal = match lost {
+            Some(lost) => Some((Signal::Loss(lost.permille), self.left_over(lost))),
+            None => self.plateau().map(|(signal, measure)| (signal, Some(measure))),
+        };
+        if let Some((signal, measure)) = signal {
+            self.others.held = self.others.held.map(|_| 0);
+            return self.cut(now, charged, signal, measure);
+        }
+        if self.may_grow(of.used_permille) { self.raise(now, charged, of, true) } else { None }
     }
 
     /// Ends the wait for the effect of a change, once its time is over.
@@ -171,7 +198,7 @@ impl Estimator {
     }
 
     /// Returns the time that the line needs for its queue: the delay seen, plus the bytes added since.
-    fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
+    pub(super) fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);
         let added = u128::from(excess) * u128::from((now - least.seen_at).0) / u128::from(line);

@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 use units::Nanos;
 
 use super::Look;
+use super::uploads::Recent;
 
 /// The maximum number of intervals remembered: a second, if all are of the shortest kind.
 const INTERVALS_MAX: usize = 40;
@@ -88,6 +89,7 @@ pub(super) struct History {
     peak: u64,
     /// The longest round trip, fading.
     longest: Nanos,
+    pub recent: Recent,
 }
 
 impl History {
@@ -154,6 +156,7 @@ impl History {
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
         let interval =
             Interval { began: self.began, run, delay, is_queued, used_permille, is_backlogged: !self.is_idle, is_late };
+        self.recent.close(charged);
         self.totals.forget_some();
         self.totals += run;
         self.closed.push_back(interval);

@@ -15,6 +15,7 @@
 //!   queue is drained.
 //! - **Trial**: every cut is a trial. If the queue stays, it belongs to others on the same line, and the pace returns
 //!   to its former value.
+//! - **Held**: clients send so much that the queue may be in front of the server ([`uploads`]).
 //!
 //! Round trips of single connections fail in two ways: a connection that begins in a queue never sees a shorter round
 //! trip, and a client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]),
@@ -39,6 +40,7 @@ mod rise;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod uploads;
 
 use units::{Nanos, Rate, wire};
 
@@ -135,6 +137,8 @@ struct Others {
     lasts: Nanos,
     /// The last cut for light losses: its time, the pace before and the pace after.
     lossy: Option<(Nanos, u64, u64)>,
+    /// The pace before it was held because of uploads, or 0 if it was cut since.
+    held: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -176,7 +180,7 @@ impl Estimator {
             phase: Phase::Free,
             trial: None,
             rise: Rise::new(),
-            others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN, lossy: None },
+            others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN, lossy: None, held: None },
             found: Found::default(),
             sender: Sender::default(),
         }
@@ -265,7 +269,7 @@ impl Estimator {
     fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
-        let then = then.max(carried.min(before));
+        let then = if self.others.held.is_some() { then } else { then.max(carried.min(before)) };
         // The settling lasts until round trips show the change: they are measured when they end, and smoothed.
         let lag = INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0);
         self.phase = Phase::Settling { until: now + lag };

@@ -78,6 +78,13 @@ impl Rise {
         self.is_growing
     }
 
+    /// Returns a pace this far below the rate found last, if `pace` is near that, and below `pace` otherwise. So a pace
+    /// that is held again and again does not sink.
+    pub fn held(&self, pace: u64, permille: u64) -> u64 {
+        let line = if pace <= self.line / 4 * 5 { self.line } else { pace };
+        pace.min(line / 1000 * permille)
+    }
+
     /// Makes the pace grow until the line is full, because the rate found may be less than the line carries.
     pub fn grow(&mut self) {
         (self.is_growing, self.was_full) = (true, false);

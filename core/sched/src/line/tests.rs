@@ -3,6 +3,7 @@
 
 mod late_client;
 mod unknown_clients;
+mod upload;
 
 use std::collections::VecDeque;
 
@@ -71,6 +72,10 @@ struct World {
     only_first: Box<dyn Fn(f64) -> bool>,
     /// Whether no round trip is seen before [`SAMPLE_BITS`] have arrived, as with a kernel on a slow line.
     has_few_samples: bool,
+    /// The delay of the queue in front of the server, which all acknowledgements pass, at an instant.
+    back_ms: Box<dyn Fn(f64) -> f64>,
+    /// The bits that clients send in a second.
+    received: Box<dyn Fn(f64) -> f64>,
     clients: Vec<Path>,
     known: Vec<Known>,
     host: Host,
@@ -159,6 +164,8 @@ impl World {
             windows_packets: f64::INFINITY,
             only_first: Box::new(|_| false),
             has_few_samples: false,
+            back_ms: Box::new(|_| 0.0),
+            received: Box::new(|_| 0.0),
             clients: vec![LAN; 4],
             known: vec![],
             host: IDLE_HOST,
@@ -257,11 +264,13 @@ impl World {
         let which = self.any_client(ms);
         let (path, known) = (self.clients[which], &mut self.known[which]);
         known.sent_bits += sent;
-        known.on_its_way.push_back((ms + path.rtt_ms as u64 + path.withheld(ms), delivered));
+        let back_ms = (self.back_ms)(ms as f64 / 1000.0) as u64;
+        known.on_its_way.push_back((ms + path.rtt_ms as u64 + path.withheld(ms) + back_ms, delivered));
     }
 
     fn follow(&mut self, ms: u64, charged: f64) {
         let now = Nanos(ms * STEP.0);
+        self.estimator.on_received(((self.received)(ms as f64 / 1000.0) / 8000.0) as u64);
         if !self.estimator.is_due(now) {
             return;
         }
@@ -291,7 +300,9 @@ impl World {
         let queue = shared_ms.get(path.rtt_ms as usize).copied().unwrap_or(0.0);
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
         let late = if ms < self.host.late_until_ms { LATE_MS as f64 } else { 0.0 };
-        let rtt = path.rtt_ms + path.withheld(ms) as f64 + late + queue + path.own_queue_ms * self.random() + jitter;
+        let back_ms = (self.back_ms)(ms as f64 / 1000.0);
+        let own_ms = path.own_queue_ms * self.random();
+        let rtt = path.rtt_ms + path.withheld(ms) as f64 + late + queue + back_ms + own_ms + jitter;
         // An acknowledgement comes every 2.4 ms; each counts an eighth.
         let before = self.known[which].smoothed;
         let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));

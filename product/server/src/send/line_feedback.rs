@@ -24,6 +24,8 @@ pub(super) struct Script {
     pub looks: Vec<(u64, Look)>,
     /// The number of reports that no response was waiting.
     pub idle: u32,
+    /// The bytes received.
+    pub received_bytes: u64,
 }
 
 impl Observer {
@@ -53,6 +55,15 @@ impl Observer {
             script.idle += 1;
         }
         self.estimator.on_idle();
+    }
+
+    /// Records bytes that clients have sent.
+    pub fn on_received(&mut self, bytes: u64) {
+        #[cfg(test)]
+        if let Some(script) = &mut self.script {
+            script.received_bytes += bytes;
+        }
+        self.estimator.on_received(bytes);
     }
 
     /// Passes the kernel's report on a connection of this client to the estimator.

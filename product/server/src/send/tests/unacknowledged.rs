@@ -292,6 +292,15 @@ fn many_under_way_are_each_known_once() {
     assert_eq!((delivered(&mut bench), listed(&bench)), (sent, 0));
 }
 
+/// Uploads used to be unknown to the estimator, which took their queue for that of others.
+#[test]
+fn what_clients_send_is_reported() {
+    let mut bench = bench(None);
+    bench.transmitter.link.note_received(1000);
+    bench.transmitter.link.note_received(500);
+    assert_eq!(script(&mut bench).received_bytes, 1500);
+}
+
 /// Returns true if the next turn reports to the estimator that no response waits.
 fn is_idle(bench: &mut Bench) -> bool {
     script(bench).idle = 0;
