@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{Answers, Health, Pattern, Proxy, UpstreamAddress};
+use http2::floods::PROVOKED;
 use sched::policy::PolicySpec;
 use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
@@ -29,7 +30,7 @@ use crate::event_loop::{Admission, Listener, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::journal::Journal;
 use crate::limits::{Limits, Patience};
-use crate::logging::log_lines::read_log;
+use crate::logging::log_lines::{LogLine, read_log};
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::send::{Link, Notice, Order, Reads, Transmitter};
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
@@ -287,11 +288,13 @@ impl Server {
         }
     }
 
-    /// Checks that each received response has its log line, and no request has two.
+    /// Checks that each received response has its log line, and no request has two. Malformed requests over HTTP/2 and
+    /// HTTP/3 have lines without a response, and so have mistakes that end a connection; their number is bounded.
     fn check_log(&mut self) -> Result<(), String> {
         self.writer.drain();
         let Some(path) = &self.log_path else { return Ok(()) };
-        let rows = read_log(path)?;
+        let is_unanswered = |row: &LogLine| row.status == 400 && row.head_bytes == 0;
+        let (unanswered, rows): (Vec<_>, Vec<_>) = read_log(path)?.into_iter().partition(is_unanswered);
         let lines = rows.len() as u64;
         std::fs::write(path, "").map_err(|error| error.to_string())?;
         let world = self.world.borrow();
@@ -299,6 +302,15 @@ impl Server {
         let datagrams = &world.peers.datagrams;
         let answered = count(|client| client.answered) + datagrams.answered();
         let asked = count(Client::asked) + datagrams.asked();
+        let resets = u64::from(PROVOKED.burst) + u64::from(PROVOKED.per_s) * (1 + world.now.0 / 1_000_000_000);
+        let wrong =
+            count(|client| u64::from(!client.is_honest())) + world.plan.http3.map_or(0, |plan| plan.clients as u64);
+        if unanswered.len() as u64 > wrong * (1 + resets) {
+            return Err(format!(
+                "{} lines without a response for {wrong} clients that make mistakes",
+                unanswered.len()
+            ));
+        }
         // A stopped server may still have some.
         let has_all = lines >= answered || world.plan.stop_after.is_some();
         if !has_all || lines > asked {
