@@ -1,4 +1,4 @@
-//! `weirlab processes`: the kernel level of 004, for a running Apache and for a separate one.
+//! `weirlab processes`: the kernel level of 004, for an Apache that runs already.
 
 use std::path::PathBuf;
 use std::process::Command as Program;
@@ -9,23 +9,19 @@ use clap::{Args, Subcommand, ValueEnum};
 use cli::Failure;
 use sched::Sharing;
 use testbed::Interrupt;
-use testbed::processes::{
-    Condition, Guard, Hold, Means, Measured, Measurement, Page, Plan, Priority, ProcessClass, Watch, conditions,
-};
+use testbed::processes::{Guard, Hold, Means, Plan, Priority, ProcessClass, Watch};
 
 const SCHEDULE_HELP: &str = "\
 Example, with `LoadModule log_forensic_module ...` and `ForensicLog /run/weir/forensic` in Apache's configuration:
   weirlab processes schedule --log /run/weir/forensic --apache $(cat /run/apache2/apache2.pid) \\
     --class A:/members/:15:5 --class B:/:1:1
 
-Start it first with --make-log alone where the pipe does not exist: Apache waits for a reader of it.";
+Where the pipe does not exist, make it (mkfifo) and start Apache, which waits for a reader of it, and then this.";
 
 #[derive(Subcommand)]
 pub enum Command {
     /// Schedule the processes of an Apache (prefork) that runs: until SIGTERM or --seconds.
     Schedule(Schedule),
-    /// Measure tables 2 to 7 of 004 with the processor as the bottleneck, on an Apache of its own.
-    Measure(Measure),
     #[command(hide = true)]
     Guard(Stand),
 }
@@ -75,37 +71,6 @@ pub struct Schedule {
 }
 
 #[derive(Args)]
-pub struct Measure {
-    /// Seconds of a run, behind one of warming up
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
-    /// Runs of each condition, each behind a run of none
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    rounds: u64,
-    /// Bytes of the page
-    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    page: u64,
-    /// Send the page as it is: a request then costs Apache little more than its connection
-    #[arg(long)]
-    plain: bool,
-    /// Clients of each class
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=30))]
-    clients: u64,
-    /// What makes the priorities
-    #[arg(long, value_enum, default_value = "groups")]
-    by: By,
-    /// Only conditions whose name contains this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Processor of Apache
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    processor: usize,
-    /// Processor of the clients and of the scheduler
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    elsewhere: usize,
-}
-
-#[derive(Args)]
 pub struct Stand {
     #[arg(long)]
     master: u32,
@@ -137,7 +102,6 @@ impl FromStr for Class {
 pub fn main(command: Command) -> Result<(), Failure> {
     match command {
         Command::Schedule(args) => schedule(args),
-        Command::Measure(args) => measure(args),
         Command::Guard(args) => {
             Guard::stand(args.master, args.group.as_deref());
             Ok(())
@@ -181,57 +145,6 @@ fn schedule(args: Schedule) -> Result<(), Failure> {
         tally.requests, tally.escaped, tally.overslept, tally.changes, tally.garbled
     );
     Ok(())
-}
-
-fn measure(args: Measure) -> Result<(), Failure> {
-    let folder = Scratch(std::env::temp_dir().join(format!("weirlab-processes-{}", std::process::id())));
-    let interrupt = Interrupt::listen()?;
-    guard(0)?;
-    let measurement = Measurement {
-        folder: folder.0.clone(),
-        page: Page { bytes: args.page as usize, is_compressed: !args.plain },
-        clients: args.clients as usize,
-        window: Duration::from_secs(args.seconds),
-        processors: [args.processor, args.elsewhere],
-        means: means(args.by),
-        guard: Box::new(|master| guard(master).unwrap_or_else(|_| Program::new("weirlab"))),
-    };
-    let mut conditions = conditions();
-    conditions.retain(|condition| condition.name.contains(&args.only));
-    println!(
-        "condition,none_a_ms,none_b_ms,none_per_s,none_used,a_ms,b_ms,a_per_s,b_per_s,used,failed,requests,escaped"
-    );
-    measurement.run(&conditions, args.rounds as usize, &interrupt, tell)?;
-    Ok(())
-}
-
-/// A folder that is removed at the end, after the programs in it have ended.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn tell(condition: &Condition, before: &Measured, run: &Measured) {
-    let per_s = |finished: u64, run: &Measured| finished as f64 / run.window.as_secs_f64();
-    println!(
-        "\"{}\",{:.2},{:.2},{:.1},{:.3},{:.2},{:.2},{:.1},{:.1},{:.3},{},{},{}",
-        condition.name,
-        before.a.mean_ms(),
-        before.b.mean_ms(),
-        per_s(before.a.finished + before.b.finished, before),
-        before.used,
-        run.a.mean_ms(),
-        run.b.mean_ms(),
-        per_s(run.a.finished, run),
-        per_s(run.b.finished, run),
-        run.used,
-        run.a.failed + run.b.failed,
-        run.tally.requests,
-        run.tally.escaped,
-    );
 }
 
 #[cfg(test)]

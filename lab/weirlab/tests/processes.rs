@@ -129,22 +129,3 @@ fn a_scheduler_that_is_killed_leaves_nobody_asleep() {
         std::thread::yield_now();
     }
 }
-
-/// A separate Apache: both classes are served, and no control group is left.
-#[test]
-fn a_measurement_on_apache() {
-    let module = "/usr/lib/apache2/modules/mod_log_forensic.so";
-    if !is_root("a_measurement_on_apache") || !std::path::Path::new(module).exists() {
-        println!("SKIPPED a_measurement_on_apache: needs root and Apache with mod_log_forensic");
-        return;
-    }
-    let words = "processes measure --seconds 1 --rounds 1 --page 2000 --clients 3 --by nice --elsewhere 0 --only";
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
-    let output = command.args(words.split(' ')).arg("config 5, preempt, -1").output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{err}");
-    let row = out.lines().nth(1).unwrap_or_else(|| panic!("{out}{err}"));
-    let numbers: Vec<f64> =
-        row.rsplit("\",").next().unwrap().split(',').map(|number| number.parse().unwrap()).collect();
-    assert!(numbers[2] > 0.0 && numbers[6] > 0.0 && numbers[7] > 0.0 && numbers[9] == 0.0, "{row}");
-}

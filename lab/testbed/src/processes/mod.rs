@@ -14,17 +14,13 @@
 //! no process stays stopped, because another process, `guard`, resumes them. It reaches the processes of Apache itself,
 //! not those of CGI programs.
 
-mod apache;
-mod clients;
 mod decide;
 mod forensic;
 mod guard;
 mod hands;
-mod measure;
 mod watch;
 
 pub use decide::{Decider, Priority};
 pub use guard::Guard;
 pub use hands::Means;
-pub use measure::{Condition, Measured, Measurement, Page, conditions};
 pub use watch::{Hold, Plan, ProcessClass, Tally, Watch};

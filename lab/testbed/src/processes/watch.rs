@@ -134,17 +134,6 @@ impl Watch {
         Ok(reader.garbled)
     }
 
-    /// Reads lines without acting on them, as long as `goes_on` returns true. Otherwise the pipe would fill up and
-    /// block Apache.
-    pub fn look_on(&mut self, goes_on: impl Fn() -> bool) -> Result<Tally, LabError> {
-        let (mut reader, mut tally) = (Reader::default(), Tally::default());
-        while goes_on() {
-            let events = self.wait(&mut reader)?;
-            tally.requests += events.iter().filter(|event| matches!(event, Event::Begin { .. })).count() as u64;
-        }
-        Ok(Tally { garbled: reader.garbled, ..tally })
-    }
-
     /// Returns the events of a short period.
     fn wait(&mut self, reader: &mut Reader) -> Result<Vec<Event>, LabError> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };

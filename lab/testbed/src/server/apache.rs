@@ -44,7 +44,7 @@ pub(super) fn command(
 
 /// The words before a command that run it as nobody, but with root's permission to read: the folder of an experiment
 /// need not be readable by others. A change of user clears the signal for a dead parent, so it is set again.
-pub(crate) fn as_nobody() -> Vec<String> {
+fn as_nobody() -> Vec<String> {
     let line = format!(
         "setpriv --pdeathsig TERM --reuid {NOBODY} --regid {NOBODY} --clear-groups \
          --inh-caps +dac_override --ambient-caps +dac_override"
@@ -53,7 +53,7 @@ pub(crate) fn as_nobody() -> Vec<String> {
 }
 
 /// Returns the folder of the installed Apache's modules.
-pub(crate) fn modules_folder() -> Result<PathBuf, LabError> {
+pub(super) fn modules_folder() -> Result<PathBuf, LabError> {
     let program = find_program(Server::Apache.program())?;
     let prefix = program.ancestors().nth(2).unwrap_or(Path::new("/"));
     // Where /sbin is a link to /usr/sbin, PATH may name the first.

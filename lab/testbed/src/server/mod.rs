@@ -8,7 +8,6 @@ mod nginx;
 
 pub(crate) use apache::PROCESSES as APACHE_PROCESSES;
 
-pub(crate) use apache::{as_nobody, modules_folder};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
