@@ -89,13 +89,6 @@ def test_flags_of_a_simulation(tmp_path):
     assert (tmp_path / "asked").read_text() == "sim --json --policy ps --warm-up 5 --closed 1,2 --closed 3,4 --carriers\n"
 
 
-def test_theory_has_the_figures_of_weirlab_theory(program):
-    command = [program, "theory", "mg1", "--policy", "srpt", "--dist", "exponential:mean=5000", "--rho", "0.9", "--json"]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    solution = weirlab.theory("srpt", "exponential:mean=5000", 0.9)
-    assert (solution.response_ms, solution.slowdown) == (said["response_time_ms"], said["slowdown_mean"])
-
-
 def test_an_experiment_in_virtual_time_has_the_figures_that_weirlab_run_prints(program, root, tmp_path):
     names = ["weir-off", "weir-paced-srpt"]
     if not program.with_name("weir").exists():

@@ -226,6 +226,13 @@ def test_theory_of_an_expression_is_that_of_its_policy():
         weirlab.theory("rank:left * rtt", "exponential:mean=5000", 0.8)
 
 
+def test_a_load_that_alternates():
+    fair, srpt = (weirlab.alternating(policy, "bounded-pareto:alpha=1.1,min=100,max=1e6", "W1") for policy in ("fair", "srpt"))
+    assert fair[0] > 2 * srpt[0] and fair[2] > 5 * srpt[2]
+    with pytest.raises(ValueError, match="no approximation is known for policy `las`"):
+        weirlab.alternating("las", "exponential:mean=5000", "W1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

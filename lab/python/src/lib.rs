@@ -28,5 +28,5 @@ mod module {
     #[pymodule_export]
     use crate::simulate::{policies, simulate};
     #[pymodule_export]
-    use crate::solve::{alone, alone_plain, bounds, packet_bound, solve_mg1};
+    use crate::solve::{alone, alone_plain, alternating, bounds, packet_bound, solve_mg1};
 }

@@ -6,10 +6,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sched::policy::Expression;
 use sim::queue::SizeRank;
+use theory::alternating::Alternating;
 use theory::mg1::{self, Knows, Mg1, Policy, Served};
 use theory::{Demand, clairvoyant_srpt, ideal_ps, plain_service, wire_service};
 use units::Nanos;
-use workload::Distribution;
+use workload::{Distribution, LoadProfile};
 
 use crate::columns;
 
@@ -49,6 +50,18 @@ pub fn solve_mg1(
         None => (solution.response_ms(), solution.slowdown_mean()),
     };
     Ok((response_ms, slowdown, queue.lambda_per_s(), queue.mean_size_bytes(), solution.cuts_bytes().to_vec()))
+}
+
+/// The same where the load alternates between two phases: response time in ms, slowdown, and the jobs that pile up.
+#[pyfunction]
+pub fn alternating(policy: &str, dist: &str, profile: &str, link: &str) -> PyResult<(f64, f64, f64)> {
+    let sizes: Distribution = dist.parse().map_err(|error| columns::wrong("dist", error))?;
+    let profile: LoadProfile = profile.parse().map_err(|error| columns::wrong("profile", error))?;
+    let queue = Alternating::new(sizes, &profile, columns::link(link)?);
+    let queue = queue.map_err(|error| columns::wrong("profile", error))?;
+    let policy: Policy = policy.parse().map_err(|error| columns::wrong("policy", error))?;
+    let solution = queue.solve(&policy).map_err(|error| columns::wrong("policy", error))?;
+    Ok((solution.response_ms(), solution.slowdown_mean(), solution.backlog_jobs()))
 }
 
 /// The response times under this expression.

@@ -5,7 +5,6 @@ mod processes;
 mod run;
 mod sim;
 mod stall;
-mod theory;
 mod trace;
 mod upstream;
 
@@ -38,9 +37,6 @@ enum Command {
     Processes(processes::Command),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
-    /// What formulas say of a policy under a load, to hold a simulation against.
-    #[command(subcommand)]
-    Theory(theory::Command),
 }
 
 fn main() -> std::process::ExitCode {
@@ -54,7 +50,6 @@ fn main() -> std::process::ExitCode {
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),
         Command::Sim(args) => sim::main(*args),
-        Command::Theory(command) => theory::main(command),
     };
     cli::exit_code("weirlab", outcome)
 }

@@ -8,7 +8,7 @@ weirlab.response_ms(done).mean()
 from . import figures, intervals, plots
 from ._weirlab import Path, PolicyError
 from .claims import Claim, claims
-from .closed_forms import Solution, bounds, theory
+from .closed_forms import Solution, alternating, bounds, theory
 from .experiments import RunError, run, sim
 from .folders import Experiment, experiments_in
 from .judgement import Checked, Found, check, findings, judge
@@ -31,6 +31,7 @@ __all__ = [
     "RunError",
     "Solution",
     "SweepError",
+    "alternating",
     "bounds",
     "check",
     "claims",

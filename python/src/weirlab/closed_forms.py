@@ -34,6 +34,12 @@ def theory(policy: str, sizes: Any, rho: float, link: str = "10mbit", *, at_size
     return Solution(response_ms, slowdown, per_s, mean, tuple(cuts))
 
 
+def alternating(policy: str, dist: str, profile: str, link: str = "10mbit") -> tuple[float, float, float]:
+    """Mean response time in ms and slowdown under `fcfs`, `ps` or `srpt` where the load has two phases (`W1` to `W10` of 003,
+    `25s@0.2,25s@1.2`), and the jobs that pile up in the heavier one: approximate."""
+    return _weirlab.alternating(policy, dist, profile, link)
+
+
 def bounds(sizes: Any, arrivals: Any, link: str = "10mbit") -> pa.Table:
     """For each job its response time in nanoseconds under the schedule whose mean is least (`best_ns`) and under ideal sharing
     (`shared_ns`), by programs that share nothing with the simulator."""

@@ -25,6 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use output::Took;
 use serde_json::{Map, Value, json};
 use sim::{Hooks, Summary};
+use workload::Distribution;
 
 use crate::load::machine;
 
@@ -74,12 +75,29 @@ pub fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
 /// Returns a remark if sizes are so small that rounding to whole bytes changes the mean. The load is then right, but
 /// the sizes are not.
 fn rounding(spec: &SimSpec) -> Option<String> {
-    let sizes = crate::theory::distribution(spec.dist.as_deref()?).ok()?;
+    let sizes = distribution(spec.dist.as_deref()?).ok()?;
     let (asked, drawn) = (sizes.mean(), sizes.mean_drawn());
     let is_far = (drawn / asked - 1.0).abs() > ROUNDING_SAID;
     is_far.then(|| {
         format!("sizes are whole bytes, at least 1: those drawn have a mean of {drawn:.3}, not {asked:.3}; the load is of what is drawn")
     })
+}
+
+/// The begin of `--dist trace:FILE`.
+const TRACE: &str = "trace:";
+
+/// The distribution that `--dist` names; of a trace the sizes that an experiment would replay.
+fn distribution(spec: &str) -> Result<Distribution, Failure> {
+    let sizes = match spec.strip_prefix(TRACE) {
+        Some(file) => {
+            // The seed spreads arrivals inside a second, and only the sizes are taken.
+            let trace = crate::trace::read_for_schedule(file.as_ref(), 0)?;
+            let sizes: Vec<u64> = trace.arrivals.iter().map(|arrival| arrival.size_bytes).collect();
+            Distribution::empirical(&sizes)
+        }
+        None => spec.parse(),
+    };
+    sizes.map_err(queue::wrong("dist"))
 }
 
 /// The minimum change of the mean that is reported, as a share of it.

@@ -11,8 +11,7 @@ use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
 use super::queue::wrong;
-use super::{PacketSpec, Paths, SimOutcome, SimSpec};
-use crate::theory::distribution;
+use super::{PacketSpec, Paths, SimOutcome, SimSpec, distribution};
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
     let unknown = [

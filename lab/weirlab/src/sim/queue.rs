@@ -6,8 +6,7 @@ use sim::{Hooks, queue};
 use units::{Nanos, Rate};
 use workload::{LoadProfile, Scaling, ScheduleError};
 
-use super::{Paths, SimOutcome, SimSpec, Wire};
-use crate::theory::distribution;
+use super::{Paths, SimOutcome, SimSpec, Wire, distribution};
 use cli::Failure;
 
 /// The number of jobs counted if neither jobs nor seconds are given.
