@@ -22,7 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Read, convert and cut request traces.
+    /// Read, cut and make request traces.
     #[command(subcommand)]
     Trace(trace::Command),
     /// Replay requests against a server, open loop.

@@ -1,10 +1,9 @@
-//! `weirlab trace`: describes a request log, and derives other logs from it.
+//! `weirlab trace`: from a request log, or a seed, to the trace that is wanted.
 //!
 //! Other commands take their jobs from here too ([`read_for_schedule`], [`shipped`]), so that every experiment reads
 //! logs by the same rules.
 
 mod change;
-mod info;
 mod output;
 mod when;
 
@@ -16,8 +15,6 @@ use workload::{BadLines, Filter, Format, Log, ReadOptions, Trace};
 
 use cli::Failure;
 
-pub(crate) use output::print;
-
 /// Created by `weirlab trace make`, because no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
 
@@ -26,11 +23,7 @@ const SHIPPED_NAME: &str = "synthetic";
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Say what a trace holds: requests, time, sizes, statuses, bad lines.
-    Info(info::Args),
-    /// Write a trace as epoch_s,size_bytes,status,client.
-    Convert(change::ConvertArgs),
-    /// Write the part of a trace that passes every condition given.
+    /// Write a trace as epoch_s,size_bytes,status,client, or the part of it that passes every condition given.
     Cut(change::CutArgs),
     /// Make a trace of Poisson arrivals and heavy-tailed sizes; without options, the one this program carries.
     Make(change::MakeArgs),
@@ -38,8 +31,6 @@ pub enum Command {
 
 pub fn main(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Info(args) => info::main(&args),
-        Command::Convert(args) => change::convert(&args),
         Command::Cut(args) => change::cut(&args),
         Command::Make(args) => change::make(&args),
     }

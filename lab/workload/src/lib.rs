@@ -35,7 +35,6 @@ mod routes;
 mod schedule;
 mod source;
 mod spread;
-mod summary;
 pub mod surge;
 mod synthetic;
 mod webstone;
@@ -59,7 +58,6 @@ pub use schedule::{
     HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, shuffled, wire_bytes,
 };
 pub use source::{Ask, Part, Scheduled, Source};
-pub use summary::{SizeSummary, Summary};
 pub use synthetic::{Sizes, Synthetic};
 pub use webstone::{
     WEBSTONE_CLASSES_MAX, WEBSTONE_CLIENTS_MAX, WebStone, WebStoneClients, WebStoneFiles, check_webstone,

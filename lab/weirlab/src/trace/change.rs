@@ -1,4 +1,4 @@
-//! `trace convert`, `trace cut` and `trace make`: create our CSV from a log or from a seed.
+//! `trace cut` and `trace make`: a log in, or a seed, and our CSV out.
 
 use workload::{Filter, Log, Synthetic};
 
@@ -6,21 +6,6 @@ use super::Source;
 use super::output::Output;
 use super::when::When;
 use cli::Failure;
-
-#[derive(clap::Args)]
-pub struct ConvertArgs {
-    #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    output: Output,
-}
-
-pub fn convert(args: &ConvertArgs) -> Result<(), Failure> {
-    args.output.refuse(&args.source.file)?;
-    let log = args.source.read()?;
-    super::warn_of_bad_lines(&args.source.file, &log);
-    args.output.write(&args.source.file.to_string_lossy(), &log)
-}
 
 #[derive(clap::Args)]
 pub struct CutArgs {
