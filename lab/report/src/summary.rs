@@ -3,16 +3,9 @@ use std::collections::BTreeSet;
 use record::{GIVEN_UP, JobRecord, PageRecord, Run};
 use serde::Serialize;
 use stats::{mean, nearest_rank};
-use theory::{Demand, clairvoyant_srpt, ideal_ps, wire_service};
-use units::{Nanos, Rate};
+use units::Nanos;
 
 use crate::validity::{beat_wire_time, void_reason};
-
-/// The bytes assumed for the head of a response of which no head arrived: a small head of a plain file.
-const HEAD_BYTES_FALLBACK: u64 = 240;
-
-/// The maximum number of jobs for which the oracle of processor sharing has room.
-const JOBS_MAX: usize = 1 << 23;
 
 /// The figures of the runs of one point of an experiment. Other programs read its JSON, so names and order of fields
 /// must not change.
@@ -52,11 +45,6 @@ pub struct RunSummary {
     /// The bytes of body received by all jobs.
     pub bytes: u64,
     pub response_time_ms: ResponseTimeMs,
-    /// The mean of the response time divided by the time alone on the idle link.
-    pub slowdown_mean: f64,
-    /// The bounds computed for the run's own jobs; `None` without a link, or for more jobs than the oracles accept.
-    #[serde(flatten)]
-    pub bounds: Option<Bounds>,
     /// The number of completed jobs that took less time than their own bytes take alone on the link.
     pub beat_wire_time: usize,
     /// `real`, or `virtual` if computing took no time.
@@ -79,18 +67,6 @@ pub struct GivenUp {
     pub connections: u64,
     /// The mean response time of the requests that completed.
     pub completed_mean_ms: Option<f64>,
-}
-
-/// Mean response times computed for the jobs of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bounds {
-    /// The mean response time of the clairvoyant bound: the link may carry any part of any response at any time, and
-    /// there is no handshake.
-    pub bound_ms: f64,
-    /// The mean response time under ideal processor sharing.
-    pub ideal_ps_ms: f64,
-    /// The run's mean divided by the mean of the clairvoyant bound.
-    pub bound_ratio: f64,
 }
 
 /// The figures of one group of clients in a run.
@@ -148,11 +124,6 @@ impl RunSummary {
     pub fn of(run: &Run) -> RunSummary {
         let (manifest, records) = (&run.manifest, &run.records);
         let completed = records.iter().filter(|record| record.is_complete()).count();
-        let response_time_ms = ResponseTimeMs::of(records.iter().map(JobRecord::response_time).collect());
-        let demands = demands(run);
-        let slowdown =
-            |(record, alone): (&JobRecord, &Demand)| record.response_time().0 as f64 / alone.service.0 as f64;
-        let slowdowns: Vec<f64> = records.iter().zip(&demands).map(slowdown).collect();
         RunSummary {
             name: manifest.name.clone(),
             server: manifest.server.clone(),
@@ -162,34 +133,13 @@ impl RunSummary {
             incomplete: records.len() - completed,
             given_up: GivenUp::of(run),
             bytes: records.iter().map(|record| record.body_bytes).sum(),
-            response_time_ms,
-            slowdown_mean: mean(&slowdowns).unwrap_or_default(),
-            bounds: Bounds::of(&demands, response_time_ms.mean),
+            response_time_ms: ResponseTimeMs::of(records.iter().map(JobRecord::response_time).collect()),
             beat_wire_time: beat_wire_time(run),
             clock: manifest.environment.get("clock").cloned().unwrap_or_else(|| "real".into()),
             void: void_reason(run),
             groups: groups(run),
             pages: PageTimesMs::of(&run.pages),
         }
-    }
-}
-
-/// The jobs as demands on the link; empty without a link.
-fn demands(run: &Run) -> Vec<Demand> {
-    let Some(link) = Rate::from_bits_per_s(run.manifest.link_bps) else { return Vec::new() };
-    let demand = |record: &JobRecord| {
-        let head_bytes = if record.head_bytes > 0 { record.head_bytes } else { HEAD_BYTES_FALLBACK };
-        Demand { arrival: Nanos(record.arrival_ns), service: wire_service(head_bytes, record.size_bytes, link) }
-    };
-    run.records.iter().map(demand).collect()
-}
-
-impl Bounds {
-    fn of(demands: &[Demand], mean_ms: f64) -> Option<Bounds> {
-        let jobs = Some(demands).filter(|jobs| jobs.len() <= JOBS_MAX)?;
-        let bound_ms = stats::mean_nanos(&clairvoyant_srpt(jobs))? / 1e6;
-        let ideal_ps_ms = stats::mean_nanos(&ideal_ps(jobs))? / 1e6;
-        Some(Bounds { bound_ms, ideal_ps_ms, bound_ratio: mean_ms / bound_ms })
     }
 }
 
@@ -252,7 +202,6 @@ mod tests {
     use crate::testing::run;
     use record::Outcome;
 
-    /// At 8 Mbit/s: 1000 + 200 bytes of head take 1266 µs alone, 3000 + 200 take 3398 µs.
     fn two_jobs(response_ms: [u64; 2]) -> Run {
         run("a", &[(0, 3000, response_ms[0]), (1, 1000, response_ms[1])])
     }
@@ -260,15 +209,8 @@ mod tests {
     #[test]
     fn figures_by_hand() {
         let run = RunSummary::of(&two_jobs([10, 4]));
-        let bounds = run.bounds.unwrap();
-        // SRPT: the small job preempts at 1 ms and takes 1.266; the large one ends at 3.398 + 1.266.
-        assert!((bounds.bound_ms - (4.664 + 1.266) / 2.0).abs() < 1e-9);
-        // PS: from 1 ms the link is shared, and the small job takes twice its time.
-        assert!((bounds.ideal_ps_ms - (4.664 + 2.532) / 2.0).abs() < 1e-9);
-        assert!((bounds.bound_ratio - 7.0 / 2.965).abs() < 1e-9);
         assert_eq!((run.completed, run.incomplete, run.bytes), (2, 0, 4000));
         assert_eq!(run.response_time_ms, ResponseTimeMs { mean: 7.0, p50: 4.0, p90: 10.0, p99: 10.0, max: 10.0 });
-        assert!((run.slowdown_mean - (10.0 / 3.398 + 4.0 / 1.266) / 2.0).abs() < 1e-9);
         assert_eq!((run.void, run.groups, run.pages), (None, vec![], None));
     }
 
@@ -281,19 +223,10 @@ mod tests {
         assert_eq!(keys(&json), "experiment rho link_bps jobs runs skipped");
         assert_eq!(
             keys(&json["runs"][0]),
-            "name server policy shaping completed incomplete bytes response_time_ms slowdown_mean bound_ms ideal_ps_ms \
-             bound_ratio beat_wire_time clock void"
+            "name server policy shaping completed incomplete bytes response_time_ms beat_wire_time clock void"
         );
         assert_eq!(keys(&json["runs"][0]["response_time_ms"]), "mean p50 p90 p99 max");
         assert_eq!(json["skipped"], serde_json::json!([{ "name": "c", "reason": "no cake" }]));
-    }
-
-    #[test]
-    fn a_run_without_jobs_or_link_has_no_bounds() {
-        let mut unknown = two_jobs([10, 4]);
-        unknown.manifest.link_bps = 0;
-        let found = [unknown, run("b", &[])].map(|run| RunSummary::of(&run));
-        assert_eq!(found.each_ref().map(|run| (run.bounds, run.slowdown_mean)), [(None, 0.0); 2]);
     }
 
     /// The large one of two jobs was given up, and waited for 10 s.

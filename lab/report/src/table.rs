@@ -7,15 +7,14 @@ use crate::{GivenUp, RunSummary, Summary};
 /// Longer names of runs are cut, so that a row fits into 110 columns.
 const NAME_CHARS_MAX: usize = 22;
 
-const HEADING: [&str; 11] =
-    ["run", "completed", "others", "mean, ms", "p50", "p90", "p99", "max", "slowdown", "/ bound", "ideal PS"];
+const HEADING: [&str; 8] = ["run", "completed", "others", "mean, ms", "p50", "p90", "p99", "max"];
 
 /// Formats the summary for people: a row for each run, and below the rows the remarks that the figures cannot express.
 pub fn table(summary: &Summary) -> String {
     let link = Rate::from_bits_per_s(summary.link_bps).map_or("unknown".into(), |rate| rate.to_string());
     let mut text = format!("{}: {} jobs, link {link}, rho {}\n", summary.experiment, summary.jobs, summary.rho);
     let heading = HEADING.map(String::from);
-    let rows: Vec<[String; 11]> = std::iter::once(heading).chain(summary.runs.iter().map(row)).collect();
+    let rows: Vec<[String; 8]> = std::iter::once(heading).chain(summary.runs.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     for row in &rows {
         let _ = write!(text, "{:<1$}", row[0], width(0));
@@ -31,13 +30,11 @@ pub fn table(summary: &Summary) -> String {
     text
 }
 
-fn row(run: &RunSummary) -> [String; 11] {
+fn row(run: &RunSummary) -> [String; 8] {
     let times = run.response_time_ms;
     let [mean, p50, p90, p99, max] = [times.mean, times.p50, times.p90, times.p99, times.max].map(figure);
-    let bounds = run.bounds.map_or(["-".into(), "-".into()], |of| [figure(of.bound_ratio), figure(of.ideal_ps_ms)]);
-    let [ratio, ideal_ps] = bounds;
     let (completed, others) = (run.completed.to_string(), run.incomplete.to_string());
-    [label(run), completed, others, mean, p50, p90, p99, max, figure(run.slowdown_mean), ratio, ideal_ps]
+    [label(run), completed, others, mean, p50, p90, p99, max]
 }
 
 fn label(run: &RunSummary) -> String {
@@ -136,9 +133,9 @@ mod tests {
 
     const EXPECTED: &str = "\
 first-light: 400 jobs, link 8mbit, rho 0.8
-run                          completed  others  mean, ms   p50   p90   p99   max  slowdown  / bound  ideal PS
-a-name-of-more-than-a… VOID        400       0      45.0  40.0  40.0  90.0  90.0      38.1     9.52      5.40
-weir-paced-srpt                    399       1      9.80  2.00  2.00  80.0  80.0      2.14     2.07      5.40
+run                          completed  others  mean, ms   p50   p90   p99   max
+a-name-of-more-than-a… VOID        400       0      45.0  40.0  40.0  90.0  90.0
+weir-paced-srpt                    399       1      9.80  2.00  2.00  80.0  80.0
 a-name-of-more-than-any-table-has-room-for: the server's kernel gave up connections: 1 (0.250 % of the requests). Their \
 clients waited until the run ended; the mean of the requests that completed is 45.0 ms
 VOID a-name-of-more-than-any-table-has-room-for: the link was wrong

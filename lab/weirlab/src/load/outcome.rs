@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use hdrhistogram::Histogram;
 use loadgen::Patience;
 use record::{JobRecord, Manifest, Outcome, PageRecord, Run};
-use report::{Bounds, CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary};
+use report::{CPU_MAX, GroupSummary, LATENESS_P99_MAX, RunSummary};
 use serde_json::{Value, json};
 use testbed::Load;
 use units::Nanos;
@@ -85,7 +85,7 @@ fn rho(load: &Load) -> Option<f64> {
     }
 }
 
-fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
+fn environment(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
     let load = &args.load;
     let trace = match (&load.trace, load.webstone, load.surge.is_some() || load.users.is_some()) {
         (Some(path), ..) => path.display().to_string(),
@@ -195,11 +195,7 @@ fn as_json(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measured
         "outcomes": Value::Object(counts(&run.records).map(|(name, count)| (name.into(), count.into())).collect()),
         "bytes": this.bytes,
         "response_time_ms": this.response_time_ms,
-        "bound_ms": this.bounds.map(|bounds| bounds.bound_ms),
-        "ideal_ps_ms": this.bounds.map(|bounds| bounds.ideal_ps_ms),
-        "bound_ratio": this.bounds.map(|bounds| bounds.bound_ratio),
         "beat_wire_time": this.beat_wire_time,
-        "slowdown_mean": this.slowdown_mean,
         "lateness_ms": { "p50": p50, "p99": p99, "max": max },
         "client_cpu": run.manifest.client_cpu,
         "rho": run.manifest.rho,
@@ -223,7 +219,7 @@ fn attempts(run: &Run) -> u64 {
 }
 
 fn as_table(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measured: f64) -> String {
-    let RunSummary { response_time_ms: time, slowdown_mean, .. } = this;
+    let time = this.response_time_ms;
     let ended: Vec<String> =
         counts(&run.records).filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     let [late_p50, late_p99, late_max] = lateness_ms(lateness);
@@ -235,8 +231,7 @@ fn as_table(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measure
     let mut text = format!(
         "jobs           {}: {}{attempts}\n\
          load           rho {rho_measured:.3} of {link_mbit} Mbit/s over {:.1} s\n\
-         response time  mean {:.2} ms, p50 {:.2}, p90 {:.2}, p99 {:.2}, max {:.2}; mean slowdown {slowdown_mean:.2}\n\
-         bound          {}\n\
+         response time  mean {:.2} ms, p50 {:.2}, p90 {:.2}, p99 {:.2}, max {:.2}\n\
          lateness       p50 {late_p50:.3} ms, p99 {late_p99:.3}, max {late_max:.3}\n\
          client         {:.3} of a core\n\
          void           {}\n",
@@ -248,25 +243,11 @@ fn as_table(run: &Run, this: &RunSummary, lateness: &Histogram<u64>, rho_measure
         time.p90,
         time.p99,
         time.max,
-        bound(this),
         run.manifest.client_cpu.unwrap_or_default(),
         run.manifest.void.as_deref().unwrap_or("no"),
     );
     text.extend(this.groups.iter().map(group_line));
     text
-}
-
-/// A schedule on a link is never below its bound. If a run is, its bytes used another link, for example loopback.
-fn bound(run: &RunSummary) -> String {
-    let Some(Bounds { bound_ms, ideal_ps_ms, bound_ratio }) = run.bounds else { return "unknown".into() };
-    let doubt = match run.beat_wire_time {
-        _ if bound_ratio < 1.0 => ": the link was faster than --uplink says".into(),
-        0 => String::new(),
-        beat => format!(": {beat} jobs beat their own wire time, the link does not serialise"),
-    };
-    format!(
-        "clairvoyant SRPT {bound_ms:.2} ms, ideal processor sharing {ideal_ps_ms:.2} ms; mean / bound {bound_ratio:.2}{doubt}"
-    )
 }
 
 fn group_line(group: &GroupSummary) -> String {

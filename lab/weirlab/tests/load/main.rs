@@ -98,7 +98,7 @@ fn records_and_prints_what_came_of_every_job() {
     assert!(["mean", "p50", "p90", "p99", "max"].iter().all(|name| printed["response_time_ms"][name].is_f64()));
     assert!(["p50", "p99", "max"].iter().all(|name| printed["lateness_ms"][name].is_f64()));
     assert!((printed["rho_measured"].as_f64().unwrap() - 0.5).abs() < 1e-6);
-    assert!(printed["ideal_ps_ms"].as_f64() >= printed["bound_ms"].as_f64() && printed["beat_wire_time"].is_u64());
+    assert!(printed["beat_wire_time"].is_u64());
 
     let Run { manifest, records, .. } = Run::read(out.as_ref()).unwrap();
     assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "tiny"));
@@ -136,7 +136,7 @@ fn a_table_for_people() {
     let output = run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.starts_with("jobs           4: 4 complete\n"), "{said}");
-    assert!(["response time", "clairvoyant SRPT", "lateness", "void"].iter().all(|part| said.contains(part)), "{said}");
+    assert!(["response time", "lateness", "client", "void"].iter().all(|part| said.contains(part)), "{said}");
 }
 
 /// A server without the files: the time of its errors is no result, and the table says so.
