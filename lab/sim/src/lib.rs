@@ -7,6 +7,7 @@
 //!
 //! Each model counts its jobs with a [`Tally`], and passes each complete job to [`Hooks::record`] if that is set.
 
+mod calendar;
 mod hooks;
 pub mod packet;
 pub mod queue;

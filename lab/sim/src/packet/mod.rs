@@ -11,7 +11,6 @@
 
 mod arrivals;
 mod bottleneck;
-mod calendar;
 mod client;
 mod config;
 mod conn;

@@ -8,7 +8,6 @@ use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
 use super::bottleneck::{Link, Queue};
-use super::calendar::Calendar;
 use super::client::{Clients, Request};
 use super::conn::{Conn, Conns, Ring, Timer};
 use super::outcome::alone;
@@ -17,6 +16,7 @@ use super::server::Listener;
 use super::tcp::{Acked, Settings};
 use super::users::Users;
 use super::{Config, ConnId, Outcome, Sample};
+use crate::calendar::Calendar;
 use crate::{Finished, Hooks, PROGRESS_JOBS, Tally};
 
 /// An event at an instant.

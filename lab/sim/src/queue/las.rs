@@ -1,15 +1,17 @@
 //! Exact least attained service, which a scheduler only approaches as its grants shrink: the jobs with the least
 //! service so far share the link equally.
 //!
-//! Jobs of equal attained service form a level. Only the lowest level is served; when it catches up with the next, they
-//! become one. A new job starts a new lowest level, so the levels are a stack. Each is a meldable heap of its jobs by
-//! size, and an event costs O(log n) amortised. Amounts of service are stored as for processor sharing ([`super::ps`]).
+//! Jobs of equal attained service form a level. Only the lowest level is served; when it has caught up with the next the
+//! two are one. A newcomer starts a new lowest level, so levels are a stack, and each is a heap of its jobs by size. The
+//! smaller heap goes into the larger one: an event costs O(log² n) amortised. Amounts of service are kept as for processor sharing ([`super::ps`]).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use sched::Path;
 use units::Nanos;
 
-use super::meld::Melds;
-use super::ps::{fixed, nearest, share};
+use super::ps::{Sharer, fixed, nearest, share};
 use super::station::{Flight, Station};
 
 #[derive(Default)]
@@ -18,37 +20,35 @@ pub struct LeastAttained {
     wall: u128,
     /// The levels, most attained first; the last one is served.
     levels: Vec<Level>,
-    melds: Melds,
+    /// Heaps of levels that are gone: their memory is used again.
+    spare: Vec<BinaryHeap<Reverse<Sharer>>>,
     jobs: usize,
 }
 
 struct Level {
     /// The service that each of its jobs has received, in 2^-20 ns.
     attained: u128,
-    jobs: u64,
-    /// The job with the smallest total service; the heap is never empty.
-    root: u32,
+    /// The job with the least service in all first; never empty.
+    jobs: BinaryHeap<Reverse<Sharer>>,
 }
 
 impl LeastAttained {
     /// Merges the lowest level with the one above, with which it has caught up.
     fn merge(&mut self) {
-        let Some(lowest) = self.levels.pop() else { return };
+        let Some(mut lowest) = self.levels.pop() else { return };
         if let Some(next) = self.levels.last_mut() {
-            next.root = self.melds.meld(next.root, lowest.root);
-            next.jobs += lowest.jobs;
+            next.jobs.append(&mut lowest.jobs);
         }
+        self.spare.push(lowest.jobs);
     }
 
     /// Removes the first job of the lowest level, which is complete.
     fn depart(&mut self) -> Option<Flight> {
         let level = self.levels.last_mut()?;
-        let (flight, root) = self.melds.pop(level.root);
+        let Reverse(Sharer { flight, .. }) = level.jobs.pop()?;
         self.jobs -= 1;
-        level.jobs -= 1;
-        match root {
-            Some(root) => level.root = root,
-            None => drop(self.levels.pop()),
+        if level.jobs.is_empty() {
+            self.spare.extend(self.levels.pop().map(|level| level.jobs));
         }
         Some(flight)
     }
@@ -61,8 +61,9 @@ impl Station for LeastAttained {
 
     fn arrive(&mut self, flight: Flight, _path: Path) {
         self.jobs += 1;
-        let root = self.melds.single(flight);
-        self.levels.push(Level { attained: 0, jobs: 1, root });
+        let mut jobs = self.spare.pop().unwrap_or_default();
+        jobs.push(Reverse(Sharer { departs_at: fixed(flight.service), flight }));
+        self.levels.push(Level { attained: 0, jobs });
         if self.levels.iter().rev().nth(1).is_some_and(|next| next.attained == 0) {
             self.merge();
         }
@@ -73,17 +74,21 @@ impl Station for LeastAttained {
         let until = fixed(until).max(self.wall);
         loop {
             let next = self.levels.iter().rev().nth(1).map(|level| level.attained);
-            let Some(level) = self.levels.last_mut() else {
+            let lowest = self.levels.last_mut().and_then(|level| {
+                let service = level.jobs.peek()?.0.departs_at;
+                Some((level, service))
+            });
+            let Some((level, service)) = lowest else {
                 self.wall = until;
                 return None;
             };
-            let service = fixed(self.melds.flight(level.root).service);
+            let jobs = level.jobs.len() as u64;
             let target = next.map_or(service, |next| next.min(service));
-            let at = self.wall + (target - level.attained) * u128::from(level.jobs);
+            let at = self.wall + (target - level.attained) * u128::from(jobs);
             if at > until {
-                let step = share(until - self.wall, level.jobs);
+                let step = share(until - self.wall, jobs);
                 level.attained += step;
-                self.wall += step * u128::from(level.jobs);
+                self.wall += step * u128::from(jobs);
                 return None;
             }
             self.wall = at;
@@ -105,6 +110,6 @@ impl Station for LeastAttained {
     }
 
     fn left_over(&self) -> Vec<Flight> {
-        self.levels.iter().flat_map(|level| self.melds.all(level.root)).collect()
+        self.levels.iter().flat_map(|level| &level.jobs).map(|Reverse(sharer)| sharer.flight).collect()
     }
 }

@@ -9,7 +9,6 @@ mod discipline;
 mod engine;
 mod las;
 mod line;
-mod meld;
 mod owners;
 mod pages;
 mod ps;

@@ -27,10 +27,10 @@ pub struct ProcessorSharing {
     paused: Vec<Sharer>,
 }
 
-/// A job, and the virtual time at which it departs.
-struct Sharer {
-    departs_at: u128,
-    flight: Flight,
+/// A job, and the virtual time at which it departs: the service that each job present has had by then.
+pub(super) struct Sharer {
+    pub departs_at: u128,
+    pub flight: Flight,
 }
 
 /// Ordered by departure, then by arrival.

@@ -19,9 +19,9 @@
 //! Left out, as in the paper or because the effect is small: lost or delayed acknowledgements, the time on the wire of
 //! packets without payload, response heads, and reading from the network.
 
-mod calendar;
 mod client;
 mod config;
+mod event;
 mod internet;
 mod model;
 mod outcome;

@@ -6,14 +6,15 @@ use record::JobRecord;
 use units::{Nanos, Rate};
 use workload::surge::{FileModel, Files, UserModel};
 
-use super::calendar::{Calendar, Event};
 use super::client::{Client, Exchange, SEGMENT_WORDS};
 use super::config::{Config, ConfigError, rate};
+use super::event::Event;
 use super::internet::{Weather, places};
 use super::outcome::{Answered, Collector, Counted, Outcome};
 use super::processor::Processor;
 use super::station::Station;
 use super::tcp::{Link, Transfer};
+use crate::calendar::Calendar;
 use crate::{Hooks, PROGRESS_JOBS};
 
 /// TCP and IP headers without options.
@@ -29,7 +30,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Outcome, ConfigError> {
     let mut model = Model::new(config);
     let answers_max = config.warm_up.saturating_add(config.requests.saturating_mul(ANSWERS_PER_COUNTED_MAX));
     while model.collector.requests() < config.requests {
-        let Some((now, event)) = model.calendar.next() else { break };
+        let Some((now, event)) = model.calendar.pop() else { break };
         debug_assert!(now >= model.now, "time goes on");
         model.now = now;
         model.on_event(event, &mut hooks);
@@ -48,7 +49,7 @@ const ANSWERS_PER_COUNTED_MAX: u64 = 20;
 struct Model<'a> {
     config: &'a Config,
     now: Nanos,
-    calendar: Calendar,
+    calendar: Calendar<Event>,
     clients: Vec<Client>,
     files: Files,
     users: UserModel,
@@ -82,11 +83,11 @@ impl<'a> Model<'a> {
             rng
         };
         let users = UserModel::PUBLISHED;
-        let mut calendar = Calendar::default();
+        let mut calendar = Calendar::new();
         let mut clients = Vec::with_capacity(config.users as usize);
         for (client, place) in places(config.users, &mut stream(PLACES)).into_iter().enumerate() {
             let mut rng = stream(USERS + client as u64);
-            calendar.enter(users.start(&mut rng), Event::Submit { client: client as u32 });
+            calendar.push(users.start(&mut rng), Event::Submit { client: client as u32 });
             clients.push(Client::new(place, users.embedded(&mut rng), rng));
         }
         let station = || Station::new(&config.policy, clients.len());
@@ -148,7 +149,7 @@ impl<'a> Model<'a> {
         at += user.lost_for(rto, 1, &self.weather);
         at += user.place.bandwidth.time_for(config.http.request_bytes + HEADER_BYTES);
         user.go_to(SEGMENT_WORDS);
-        self.calendar.enter(at + Nanos(rtt.0 / 2), Event::Request { client });
+        self.calendar.push(at + Nanos(rtt.0 / 2), Event::Request { client });
     }
 
     fn on_request(&mut self, client: u32) {
@@ -183,7 +184,7 @@ impl<'a> Model<'a> {
 
     fn foretell(&mut self) {
         if let Some(at) = self.processor.foretell() {
-            self.calendar.enter(at, Event::Processor { generation: self.processor.generation });
+            self.calendar.push(at, Event::Processor { generation: self.processor.generation });
         }
     }
 
@@ -226,7 +227,7 @@ impl<'a> Model<'a> {
         exchange.waited += waited;
         exchange.served += span;
         self.reading = Service { client, serial, what: bytes, span };
-        self.calendar.enter(self.now + span, Event::Disk);
+        self.calendar.push(self.now + span, Event::Disk);
     }
 
     fn on_disk(&mut self) {
@@ -257,7 +258,7 @@ impl<'a> Model<'a> {
             let span = self.link.time_for(bytes);
             exchange.served += span;
             self.sending = Service { client, serial: user.serial, what, span };
-            self.calendar.enter(self.now + span, Event::Network);
+            self.calendar.push(self.now + span, Event::Network);
             return;
         }
     }
@@ -290,9 +291,9 @@ impl<'a> Model<'a> {
             let at = user.access_free;
             exchange.first_byte.get_or_insert(at);
             let Some(upto) = exchange.transfer.received.on_segment(segment) else { continue };
-            self.calendar.enter(at + back, Event::Acknowledged { client, serial, segment: upto });
+            self.calendar.push(at + back, Event::Acknowledged { client, serial, segment: upto });
             if upto == exchange.transfer.segments() {
-                self.calendar.enter(at, Event::Complete { client });
+                self.calendar.push(at, Event::Complete { client });
             }
         }
         self.counted.segments_again += exchange.transfer.sent_before(&segments);
@@ -319,7 +320,7 @@ impl<'a> Model<'a> {
         let Some(deadline) = user.exchange_mut().transfer.deadline else { return };
         if user.timer_at.is_none_or(|at| deadline < at) {
             user.timer_at = Some(deadline);
-            self.calendar.enter(deadline, Event::Timer { client, serial: user.serial });
+            self.calendar.push(deadline, Event::Timer { client, serial: user.serial });
         }
     }
 
@@ -366,7 +367,7 @@ impl<'a> Model<'a> {
         }
         let span = (now - exchange.arrived).0.max(1);
         user.measured_bps = Some((u128::from(exchange.size_bytes) * 8_000_000_000 / u128::from(span)) as u64);
-        self.calendar.enter(now + user.asked.off, Event::Submit { client });
+        self.calendar.push(now + user.asked.off, Event::Submit { client });
     }
 
     fn outcome(self) -> Outcome {
