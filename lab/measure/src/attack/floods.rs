@@ -2,16 +2,19 @@
 //! opened for the caller to close.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use super::h2::{PREFACE, frame, request};
 use super::quic::Quic;
 use super::server::{LARGE, SMALL, Server};
-use crate::bench::idle;
 
 /// The concurrent streams on a connection, as many as servers allow (RFC 9113 section 6.5.2 recommends no fewer).
 pub const STREAMS: u32 = 100;
+/// So many connections start from each local address: Weir takes a quarter of its connections from one client.
+const CONNECTIONS_PER_ADDRESS: u32 = 2000;
 /// The time limit of any answer, after which the connection is given up.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The connections of floods that need few, and of the slow heads, which wait for every byte.
@@ -141,7 +144,11 @@ impl Attack {
 
 fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
     assert!(server.ip().is_loopback(), "attacks stay on loopback");
-    let stream = idle::connect(server, at)?;
+    let source = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + 1 + at / CONNECTIONS_PER_ADDRESS);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect(&server.into())?;
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER))?;
     stream.set_write_timeout(Some(ANSWER))?;

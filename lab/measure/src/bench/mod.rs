@@ -7,9 +7,7 @@
 //! other half.
 
 mod h2load;
-pub mod idle;
 pub mod machine;
-mod network;
 mod outcome;
 mod plan;
 pub mod procfs;
@@ -48,12 +46,9 @@ pub struct Args {
     /// Two rounds of two seconds: to see that it works, not to quote.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
-    /// Only rows whose name contains this, for example `1 KB keep-alive`, or `idle`.
+    /// Only rows whose name contains this, for example `1 KB keep-alive`.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Measure in a network namespace with this congestion control, as root; without it, this machine's is used.
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
     /// Under TLS: keep-alive, and a handshake for each request; beside H2O and Caddy where they are installed.
     #[arg(long)]
     tls: bool,
@@ -124,9 +119,6 @@ impl Args {
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let (base, other) = args.checked_pair()?;
-    if let Some(congestion) = &args.congestion {
-        return network::run_under(congestion);
-    }
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
     let peers = if args.proxy {
@@ -137,19 +129,16 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
         peers()
     };
     let contests = contests(args, base, other, &peers);
-    let is_resting = args.wants("idle") && !args.is_secure() && !args.proxy;
-    let idle = if is_resting { plan::resting(base, other, &peers) } else { Vec::new() };
-    let all = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle);
-    let mut kinds: Vec<Kind> = all.copied().collect();
+    let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
     let generators = generators(&contests);
     let bench = Bench::new(args.workers, cores, programs(root, args, &kinds, &generators)?, args.is_secure())?;
     let bench = if args.proxy { bench.behind()? } else { bench };
     let commands = machine::commands(&kinds, &bench);
-    let (contests, idle) = (run_contests(args, &bench, &contests)?, idle::run(&bench, &idle)?);
+    let contests = run_contests(args, &bench, &contests)?;
     let manifest = machine::manifest(root, args.rounds(), args.seconds(), &bench, commands, &generators);
-    show(args, &Report { manifest, contests, idle })
+    show(args, &Report { manifest, contests })
 }
 
 fn show(args: &Args, report: &Report) -> Result<(), String> {
@@ -292,9 +281,9 @@ mod tests {
         let usual = args("bench").unwrap();
         assert_eq!((usual.rounds(), usual.seconds(), usual.workers), (5, 3, 1));
         assert_eq!(usual.pair, [Kind::Nginx, Kind::Weir]);
-        let quick = args("bench --quick --pair nginx,lighttpd --only idle").unwrap();
+        let quick = args("bench --quick --pair nginx,lighttpd --only keep-alive").unwrap();
         assert_eq!((quick.rounds(), quick.seconds()), (2, 2));
-        assert!(quick.wants("idle connection") && !quick.wants("1 KB"));
+        assert!(quick.wants("1 KB keep-alive 64") && !quick.wants("1 KB new connection 64"));
         assert!(args("bench --seconds 0").is_err() && args("bench --quick --rounds 3").is_err());
     }
 

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::idle::Idle;
 use super::machine::Manifest;
 use super::plan::Row;
 use super::wrk::Load;
@@ -22,7 +21,6 @@ const COUNT_BYTES_FROM: u64 = 1 << 20;
 pub struct Report {
     pub manifest: Manifest,
     pub contests: Vec<Contest>,
-    pub idle: Vec<Idle>,
 }
 
 /// A row and all its servers; ratios are relative to the first.

@@ -131,13 +131,6 @@ pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
     [base, other].into_iter().chain(more).collect()
 }
 
-/// Returns the servers whose idle connections are measured, leaving out those with the same idle connections.
-pub fn resting(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
-    let mut kinds = beside(base, other, peers);
-    kinds.retain(|kind| *kind != Kind::WeirFair);
-    kinds
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +174,5 @@ mod tests {
     fn a_peer_in_the_pair_does_not_come_twice() {
         let kinds = beside(Kind::Nginx, Kind::H2o, &[Kind::H2o, Kind::Lighttpd]);
         assert_eq!(kinds, [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
-        assert_eq!(resting(Kind::Nginx, Kind::Weir, &[Kind::WeirFair]), [Kind::Nginx, Kind::Weir]);
     }
 }

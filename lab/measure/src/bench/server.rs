@@ -1,15 +1,13 @@
 //! Starts the servers, each tuned for this test as its authors would, with logs off, pinned to the same cores.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::machine::Cores;
@@ -17,11 +15,10 @@ use super::plan::{SAMPLES, Sample};
 use super::wrk;
 use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
+use crate::conformance::run::{Running, last_lines, wait_for};
 
-/// The time that a server may take to answer its first request, and to end after a signal.
+/// The time that a server may take to answer its first request.
 const START: Duration = Duration::from_secs(10);
-const STOP: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
 pub enum Kind {
@@ -160,7 +157,7 @@ impl Bench {
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
                 // The default is one worker per core that the server is pinned to.
                 let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
-                let upstream = self.upstream.as_ref().map(|upstream| upstream.address().to_string());
+                let upstream = self.upstream.as_ref().map(|upstream| format!("127.0.0.1:{}", upstream.port));
                 let what = upstream.as_ref().map_or(["serve", &files], |upstream| ["proxy", upstream]);
                 let order = if kind == Kind::WeirFair { vec!["--policy", "fair"] } else { vec![] };
                 let [cert, key] = self.identity().unwrap_or_default();
@@ -263,7 +260,7 @@ impl Drop for Bench {
 
 /// A running server; it is ended when dropped.
 pub struct Instance {
-    child: Child,
+    running: Running,
     port: u16,
     is_secure: bool,
 }
@@ -280,22 +277,22 @@ impl Instance {
         if let Some(text) = bench.configuration(kind, port) {
             fs::write(bench.config_path(kind, port), text).map_err(failed)?;
         }
-        let log = fs::File::create(bench.folder.join("server.log")).map_err(failed)?;
+        let log = bench.folder.join("server.log");
         let mut command = Command::new("taskset");
-        command.args(["-c", cores]).args(bench.command(kind, port)).stdin(Stdio::null());
-        let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(failed)?;
-        let mut instance = Instance { child, port, is_secure: bench.certificates.is_some() };
+        command.args(["-c", cores]).args(bench.command(kind, port));
+        let running = Running::start(&mut command, &log)?;
+        let mut instance = Instance { running, port, is_secure: bench.certificates.is_some() };
         for &sample in samples {
-            instance.check(sample, START).map_err(|e| {
-                let said = fs::read_to_string(bench.folder.join("server.log")).unwrap_or_default();
-                format!("{} does not serve {}: {e}; it said: {}", kind.name(), sample.name, said.trim())
+            instance.check(sample).map_err(|why| {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                format!("{} does not serve {}: {why}; it said: {}", kind.name(), sample.name, last_lines(&said, 5))
             })?;
         }
         Ok(instance)
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.id()
     }
 
     pub fn url(&self, sample: Sample) -> String {
@@ -310,82 +307,28 @@ impl Instance {
         format!("https://localhost:{}/", self.port)
     }
 
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    fn get(&self, sample: Sample, patience: Duration) -> io::Result<()> {
-        let mut stream = TcpStream::connect(self.address())?;
-        stream.set_read_timeout(Some(patience))?;
-        get(&mut stream, sample)
-    }
-
     /// Requests a sample until the whole file arrives or the time is over. A server that sends anything else would
     /// appear fast.
-    fn check(&mut self, sample: Sample, patience: Duration) -> io::Result<()> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let answer =
-                if self.is_secure { get_secure(&self.url(sample), sample) } else { self.get(sample, patience) };
-            let ended = self.child.try_wait()?.map(|status| io::Error::other(format!("it ended with {status}")));
-            match (answer, ended) {
-                (_, Some(ended)) => return Err(ended),
-                (Err(_), None) if Instant::now() < deadline => sleep(POLL),
-                (answer, None) => return answer,
+    fn check(&mut self, sample: Sample) -> Result<(), String> {
+        let (url, mut why) = (self.url(sample), String::new());
+        let answers = wait_for(START, || match (get(&url, sample), self.running.status()) {
+            (_, Some(status)) => Some(Err(format!("it ended with {status}"))),
+            (Err(error), None) => {
+                why = error.to_string();
+                None
             }
-        }
+            (Ok(()), None) => Some(Ok(())),
+        });
+        answers.unwrap_or(Err(why))
     }
 }
 
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, Signal::TERM); // Already gone is what we want.
-        }
-        let deadline = Instant::now() + STOP;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            sleep(POLL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Sends a request over TLS with curl, which shares no code with Weir.
-fn get_secure(url: &str, sample: Sample) -> io::Result<()> {
-    let arguments = ["-sk", "-o", "/dev/null", "-w", "%{http_code} %{size_download}", url];
+/// Sends a request by curl, which has nothing of ours in it; an error unless the answer is 200 and as long as the file.
+fn get(url: &str, sample: Sample) -> io::Result<()> {
+    let arguments = ["-sk", "-m", "10", "-o", "/dev/null", "-w", "%{http_code} %{size_download}", url];
     let output = Command::new("curl").args(arguments).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if said == format!("200 {}", sample.size_bytes) { Ok(()) } else { Err(io::Error::other(format!("curl: {said}"))) }
-}
-
-/// Sends a request on an open connection. Returns an error unless the answer is 200 and exactly as long as the file.
-pub fn get(stream: &mut TcpStream, sample: Sample) -> io::Result<()> {
-    stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: bench\r\n\r\n", sample.name).as_bytes())?;
-    let mut buffer = vec![0; 64 * 1024];
-    let mut got = stream.read(&mut buffer)?;
-    let head_end = loop {
-        if let Some(at) = buffer[..got].windows(4).position(|four| four == b"\r\n\r\n") {
-            break at + 4;
-        }
-        match stream.read(&mut buffer[got..])? {
-            0 => return Err(io::Error::other("the answer has no end of its head")),
-            more => got += more,
-        }
-    };
-    let head = String::from_utf8_lossy(&buffer[..head_end]).to_ascii_lowercase();
-    let is_right =
-        head.starts_with("http/1.1 200") && head.contains(&format!("content-length: {}\r\n", sample.size_bytes));
-    if !is_right {
-        return Err(io::Error::other(format!("the answer is not the file: {}", head.lines().next().unwrap_or(""))));
-    }
-    let left = sample.size_bytes - (got - head_end) as u64;
-    let copied = io::copy(&mut stream.take(left), &mut io::sink())?;
-    if copied == left { Ok(()) } else { Err(io::Error::other("the answer is too short")) }
 }
 
 fn free_port() -> io::Result<u16> {
@@ -395,35 +338,9 @@ fn free_port() -> io::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::plan::KB;
-    use std::thread;
 
     fn programs() -> Programs {
         Programs { weir: "weir".into(), weirlab: "weirlab".into() }
-    }
-
-    /// Returns the result of `get` for a server that sends `answer` and closes.
-    fn got(answer: String) -> Result<(), String> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1024];
-            let _ = stream.read(&mut request).unwrap();
-            stream.write_all(answer.as_bytes()).unwrap();
-        });
-        let outcome = get(&mut TcpStream::connect(address).unwrap(), KB).map_err(|e| e.to_string());
-        server.join().unwrap();
-        outcome
-    }
-
-    #[test]
-    fn only_the_whole_file_counts() {
-        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n";
-        assert_eq!(got(format!("{head}{}", "x".repeat(1024))), Ok(()));
-        assert!(got(format!("{head}{}", "x".repeat(1023))).unwrap_err().contains("too short"));
-        assert!(got("HTTP/1.1 404 Not Found\r\nContent-Length: 1024\r\n\r\n".into()).unwrap_err().contains("404"));
-        assert!(got("HTTP/1.1 200 OK\r\n".into()).unwrap_err().contains("no end"));
     }
 
     #[test]

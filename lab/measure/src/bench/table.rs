@@ -14,19 +14,12 @@ pub fn summary(report: &Report) -> String {
     let (over_udp, over_tcp): (Vec<&Contest>, _) = report.contests.iter().partition(|c| c.row.is_over_http3());
     for (title, contests) in [("Side by side", &over_tcp), ("Over HTTP/3, at fixed rates", &over_udp)] {
         if !contests.is_empty() {
-            parts.push(titled(title, &duels(contests)));
+            parts.push(titled(title, &servers(contests)));
         }
-    }
-    let with_peers: Vec<&Contest> = over_tcp.into_iter().filter(|contest| contest.sides.len() > 2).collect();
-    if !with_peers.is_empty() {
-        parts.push(titled("Beside other servers", &peers(&with_peers)));
     }
     let costs = cost_of_order(&report.contests);
     if costs.len() > 1 {
         parts.push(titled("Cost of the order where nothing waits", &aligned(&costs)));
-    }
-    if !report.idle.is_empty() {
-        parts.push(titled("Memory of an idle connection", &idle(report)));
     }
     parts.join("\n")
 }
@@ -81,46 +74,12 @@ fn cost_of_order(contests: &[Contest]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Formats two servers in one line, with the ratio of the second to the first.
-fn duels(contests: &[&Contest]) -> String {
-    let mut rows = Vec::new();
-    for contest in contests {
-        let [a, b, ..] = &contest.sides[..] else { continue };
-        if rows.is_empty() {
-            rows.push(duel_head(a.server, b.server));
-        }
-        let mut cells = vec![contest.row.name()];
-        for side in [a, b] {
-            cells.push(thousands(side.median(|round| round.requests_per_s)));
-            cells.push(thousands(side.median(|round| round.bytes_per_s) / 1e6));
-        }
-        cells.push(interval(b.throughput_ratio));
-        cells.extend([a, b].map(cpu));
-        cells.push(interval(b.cpu_ratio));
-        cells.extend([a, b].map(|side| percent(side.median(|round| round.wrk_cpu))));
-        cells.push(contest.note());
-        rows.push(cells);
-    }
-    aligned(&rows)
-}
-
-fn duel_head(a: &str, b: &str) -> Vec<String> {
-    let mut head = vec!["file, mode, connections".to_owned()];
-    head.extend([a, b].iter().flat_map(|name| [format!("{name} req/s"), format!("{name} MB/s")]));
-    head.push(format!("{b}/{a}"));
-    head.extend([a, b].map(|name| format!("{name} CPU us/req")));
-    head.push(format!("CPU {b}/{a}"));
-    head.extend([a, b].map(|name| format!("wrk CPU ({name})")));
-    head.push("note".to_owned());
-    head
-}
-
 /// Formats a line for each server.
-fn peers(contests: &[&Contest]) -> String {
+fn servers(contests: &[&Contest]) -> String {
     let base = contests[0].sides[0].server;
     let (to_base, cpu_to_base) = (format!("/{base}"), format!("CPU /{base}"));
     let titles =
-        ["file, mode, connections", "server", "req/s", &to_base, "CPU us/req", &cpu_to_base, "wrk CPU", "note"];
+        ["file, mode, connections", "server", "req/s", "MB/s", &to_base, "CPU us/req", &cpu_to_base, "wrk CPU", "note"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for contest in contests {
         let note = contest.note();
@@ -129,6 +88,7 @@ fn peers(contests: &[&Contest]) -> String {
                 contest.row.name(),
                 side.server.to_owned(),
                 thousands(side.median(|round| round.requests_per_s)),
+                thousands(side.median(|round| round.bytes_per_s) / 1e6),
                 interval(side.throughput_ratio),
                 cpu(side),
                 interval(side.cpu_ratio),
@@ -137,23 +97,6 @@ fn peers(contests: &[&Contest]) -> String {
             ]
         }));
     }
-    aligned(&rows)
-}
-
-fn idle(report: &Report) -> String {
-    let titles = ["server", "connections", "resident MB without", "with", "bytes per connection", "note"];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    rows.extend(report.idle.iter().map(|idle| {
-        let mb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
-        vec![
-            idle.server.to_owned(),
-            thousands(f64::from(idle.connections)),
-            mb(idle.resident_bytes_without),
-            mb(idle.resident_bytes_with),
-            idle.bytes_per_connection().map_or("-".into(), thousands),
-            idle.void.as_ref().map_or(String::new(), |reason| format!("VOID ({reason})")),
-        ]
-    }));
     aligned(&rows)
 }
 
