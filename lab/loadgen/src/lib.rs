@@ -63,8 +63,7 @@ mod tls;
 mod waiting;
 
 pub use engine::{PROGRESS_EVERY, run};
-pub use http2::{NoHttp2, check_http2};
-pub use http3::{NoHttp3, Stall, Stalled, check_http3};
+pub use http3::{Stall, Stalled};
 pub use outcome::{LoadError, Outcome, Progress};
 pub use plan::{ClientGroup, Patience, Plan, PlanError, Protocol, Site};
 pub use tls::Tls;

@@ -2,7 +2,6 @@
 //! lab's own.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -68,18 +67,6 @@ impl Tls {
     pub(crate) fn start(&self) -> Sealed {
         let name = ServerName::try_from(SERVER_NAME).expect("a name");
         Sealed(ClientConnection::new(Arc::clone(&self.config), name).expect("a configuration that was checked"))
-    }
-
-    /// Performs a handshake over a blocking socket. Returns the protocol that the server chose, if any, or the reason
-    /// of a failure.
-    pub(crate) fn chosen_protocol(&self, socket: &mut TcpStream) -> Result<Option<Vec<u8>>, String> {
-        let Sealed(mut connection) = self.start();
-        match connection.complete_io(socket) {
-            Ok(_) => Ok(connection.alpn_protocol().map(<[u8]>::to_vec)),
-            // The alert of a server without a common protocol (RFC 7301 section 3.2).
-            Err(error) if error.to_string().contains("NoApplicationProtocol") => Ok(None),
-            Err(error) => Err(error.to_string()),
-        }
     }
 }
 

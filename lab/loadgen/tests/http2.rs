@@ -1,11 +1,11 @@
 //! Whole runs over HTTP/2 against small servers that know its frames and no more.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use loadgen::{NoHttp2, Outcome, Patience, Plan, Protocol, Tls, check_http2, run};
+use loadgen::{Outcome, Patience, Plan, Protocol, Tls, run};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -225,29 +225,5 @@ fn requests_share_a_connection_over_tls() {
     let tls = Some(Tls::new(true, plan.protocol));
     let outcome = go(&Plan { tls, ..plan }, 5, Nanos::ZERO);
     assert_eq!((outcomes(&outcome), outcome.connections_peak), (vec!["complete"; 5], 1));
-    server.join().unwrap();
-}
-
-#[test]
-fn a_server_without_http2_is_told_before_the_run() {
-    let (listener, address) = listen();
-    let server = std::thread::spawn(move || {
-        for protocols in [&["h2"][..], &["http/1.1"], &[]] {
-            let mut stream = accept(&listener, &secure(protocols));
-            // The handshake is all that is wanted.
-            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
-        }
-        let mut cleartext = listener.accept().unwrap().0;
-        cleartext.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
-        while !cleartext.read(&mut [0; 99]).map_or_else(|error| error.kind() != ErrorKind::Interrupted, |n| n == 0) {}
-    });
-    let tls = Tls::new(false, Protocol::Http2 { streams: 1 });
-    check_http2(address, Some(&tls)).unwrap();
-    for _ in 0..2 {
-        let said = check_http2(address, Some(&tls)).unwrap_err();
-        assert!(matches!(said, NoHttp2::Alpn(_)) && said.to_string().contains("leave --h2 out"), "{said}");
-    }
-    let said = check_http2(address, None).unwrap_err().to_string();
-    assert!(said.contains("it sent `HTTP/1.1 ") && said.contains("write --tls too"), "{said}");
     server.join().unwrap();
 }

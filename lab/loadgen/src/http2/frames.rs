@@ -5,7 +5,6 @@ pub(crate) const FRAME_HEAD_BYTES: usize = 9;
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
-pub(crate) const SETTINGS: u8 = 4;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const CONTINUATION: u8 = 9;
 

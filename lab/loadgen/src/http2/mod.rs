@@ -4,7 +4,6 @@
 
 mod frames;
 mod pipe;
-mod probe;
 mod stream;
 mod weights;
 
@@ -22,8 +21,6 @@ use crate::ledger::Ledger;
 use frames::{CONTINUATION, DATA, FRAME_HEAD_BYTES, Frame, Frames, GOAWAY, HEADERS};
 use pipe::Pipe;
 use stream::{End, Stream};
-
-pub use probe::{NoHttp2, check_http2};
 
 /// The flow-control window of a stream and of the connection, in bytes. It is Chromium's, and more than any link
 /// measured holds. It is reopened as bytes arrive, so that no response ever waits for it.

@@ -10,7 +10,7 @@ use Outcome::{Complete, Incomplete, Reset, Wrong};
 
 const GOAWAY_FRAME: u8 = super::GOAWAY;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = frames::SETTINGS;
+const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 

@@ -5,7 +5,6 @@
 
 mod control;
 mod fault;
-mod probe;
 mod quic;
 mod response;
 mod socket;
@@ -29,7 +28,6 @@ use fault::{Fault, NO_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED};
 use quic::{Piece, Quic};
 use stream::Stream;
 
-pub use probe::{NoHttp3, check_http3};
 pub(crate) use quic::QuicConfig;
 pub(crate) use socket::QuicConnection;
 pub use stall::{Stall, Stalled};

@@ -261,13 +261,10 @@ fn a_server_that_is_not_there_fails_at_once() {
 #[test]
 fn a_server_without_http2_fails_at_once() {
     let url = format!("http://{}/files/", server());
-    for (words, says) in [
-        (&["--h2", "100"][..], "does not speak HTTP/2 without TLS (it sent `HTTP/1.1 `, expected a SETTINGS frame)"),
-        (&["--h2", "100", "--tls"], "the TLS handshake failed"),
-    ] {
+    for words in [&["--h2", "100"][..], &["--h2", "100", "--tls"]] {
         let words = [&[url.as_str(), "--rho", "0.5", "--uplink", "10mbit"], words].concat();
         let (code, said) = refused(&words);
-        assert!(code == Some(1) && said.contains(says) && said.contains("leave --"), "{said}");
+        assert!(code == Some(1) && said.contains("a first request over HTTP/2 ended without a response"), "{said}");
     }
     for (words, says) in [
         (["--h2", "0"], "0 streams on a connection: write 1 to 1000"),
@@ -284,8 +281,8 @@ fn a_server_without_http2_fails_at_once() {
 fn a_server_without_http3_fails_at_once() {
     let address = server();
     for (scheme, words, code, says) in [
-        ("https", &["--h3", "100"][..], 1, "no answer over UDP (Connection refused"),
-        ("http", &["--h3", "100", "--tls"], 1, "leave --h3 out if the server has no HTTP/3"),
+        ("https", &["--h3", "100"][..], 1, "a first request over HTTP/3 ended without a response"),
+        ("http", &["--h3", "100", "--tls"], 1, "leave --h3 out if it has no HTTP/3"),
         ("http", &["--h3", "100"], 2, "--h3: HTTP/3 is spoken over TLS alone: write the URL as https://HOST:PORT/"),
         ("https", &["--h3", "1001"], 2, "1001 streams on a connection: write 1 to 1000"),
         ("https", &["--h3", "6", "--h2", "6"], 2, "'--h3 <STREAMS>' cannot be used with '--h2 <STREAMS>'"),

@@ -13,7 +13,7 @@ use workload::{Job, Scheduled};
 use super::rig::plan_of;
 use super::server::{Act, Limits, NO_ERROR, Request, Server, answer, head_bytes};
 use crate::clock::Clock;
-use crate::{NoHttp3, Outcome, Patience, Plan, Tls, check_http3, run};
+use crate::{Outcome, Patience, Plan, run};
 
 /// Long enough for a slow machine; a test that waits this long has failed.
 const PATIENT: Nanos = Nanos::from_secs(60);
@@ -145,23 +145,4 @@ fn a_run_ends_by_itself_where_a_server_answers_nothing() {
     let patience = Patience { abort_after: Nanos::from_millis(50), retries: 1 };
     let outcome = go(&Plan { patience: Some(patience), ..plan }, &[10; 3], Nanos::ZERO);
     assert_eq!(outcomes(&outcome), ["aborted"; 3]);
-}
-
-#[test]
-fn a_server_without_http3_is_told_before_the_run() {
-    let (good, other) =
-        (Running::start(Limits::default(), answers), Limits { alpn: "hq-interop", ..Limits::default() });
-    let other = Running::start(other, answers);
-    let plan = plan(good.address, 6);
-    let tls = plan.tls.as_ref().unwrap();
-    check_http3(good.address, tls).unwrap();
-    let said = check_http3(other.address, tls).unwrap_err();
-    assert!(matches!(said, NoHttp3::Alpn) && said.to_string().contains("leave --h3 out"), "{said}");
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let said = check_http3(nobody, tls).unwrap_err();
-    assert!(matches!(said, NoHttp3::Silent(_)) && said.to_string().contains("refused"), "{said}");
-    let of_http2 = Tls::new(true, crate::Protocol::Http2 { streams: 1 });
-    assert!(matches!(check_http3(good.address, &of_http2), Err(NoHttp3::Unusable(_))));
-    assert!(matches!(check_http3("0.0.0.0:1".parse().unwrap(), tls), Err(NoHttp3::Unusable(_))));
-    assert_eq!((good.end().closed, other.end().requests), (vec![NO_ERROR], 0));
 }
