@@ -145,7 +145,7 @@ impl Requests {
     fn settle(&mut self, ledger: &mut Ledger<'_>, now: Nanos) -> Next {
         while let Some(event) = self.quic.poll() {
             if let Err(fault) = self.on_event(event, ledger, now) {
-                self.quic.close(now, fault.0);
+                self.quic.close(now, fault.code());
                 self.fail(Outcome::Wrong, ledger, now);
                 return Next::Close;
             }
@@ -275,12 +275,9 @@ impl Requests {
                 Ok(last) => goaway = last.or(goaway),
                 Err(fault) => said = Err(fault),
             },
-            Piece::End | Piece::Reset(_) => (said, is_ended) = (stream.on_end(), true),
+            Piece::End | Piece::Reset(_) => is_ended = true,
         });
         said?;
-        if self.server_streams.iter().filter(|(_, stream)| stream.is_control()).count() > 1 {
-            return Err(Fault::STREAM_CREATION);
-        }
         if is_ended {
             self.server_streams.swap_remove(place);
         }
@@ -321,10 +318,8 @@ impl Requests {
         });
         self.received_bytes += received_bytes;
         let Some(end) = end else { return Ok(()) };
-        if let stream::End::Broken(fault) = end
-            && !fault.is_of_stream()
-        {
-            return Err(fault);
+        if let stream::End::Broken(Fault::Connection) = end {
+            return Err(Fault::Connection);
         }
         let Stream { job, number, .. } = self.streams.swap_remove(place);
         match end {
@@ -334,7 +329,7 @@ impl Requests {
                 ledger.on_whole(job, now);
             }
             stream::End::Broken(fault) => {
-                self.quic.cancel(id, fault.0);
+                self.quic.cancel(id, fault.code());
                 self.end(job, Outcome::Wrong, ledger, now);
             }
             // The request was on its way when the end was announced.

@@ -52,7 +52,6 @@ pub(super) enum Act {
     Finish(u64),
     Reset(u64, u64),
     Control(Vec<u8>),
-    EndControl,
     /// Sends these bytes on a new unidirectional stream, which then ends unless it is one that must stay open.
     Uni(Vec<u8>),
     Close(u32),
@@ -283,7 +282,6 @@ impl Peer {
                     // A stream that has ended stays as it is.
                     let _ = self.connection.send_stream(client(stream)).reset(code);
                 }
-                Act::EndControl => self.unwritten.extend(self.control.map(|id| (id, Bytes::new()))),
                 Act::Uni(bytes) => {
                     // Other streams must have ended.
                     let Some(id) = self.connection.streams().open(Dir::Uni) else { continue };
