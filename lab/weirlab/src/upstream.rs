@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use cli::Failure;
+use http::Status;
 use request::{Refused, Request, Requests};
 use work::{Places, Work, Works};
 
@@ -115,7 +116,7 @@ fn serve(stream: &TcpStream, application: &Application) -> io::Result<()> {
         let is_last = request.is_last || framing == Framing::Close;
         match open(&application.folder, &request.path) {
             Some((file, size)) => send(&mut out, &request, (file, size), framing, is_last)?,
-            None => refuse(&mut out, "404 Not Found", is_last)?,
+            None => refuse(&mut out, Status::NOT_FOUND, is_last)?,
         }
         out.flush()?;
         if is_last {
@@ -172,7 +173,7 @@ fn send(
     }
 }
 
-fn refuse(out: &mut impl Write, status: &str, is_last: bool) -> io::Result<()> {
+fn refuse(out: &mut impl Write, status: Status, is_last: bool) -> io::Result<()> {
     write!(out, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n")?;
     end_head(out, is_last)?;
     out.flush()

@@ -75,8 +75,8 @@ fn ok(bytes: u64) -> String {
 fn with_lengths() {
     let upstream = Upstream::start("length");
     let came = upstream.answer(
-        "HEAD /a/large.bin HTTP/1.1\r\n\r\nGET /none HTTP/1.1\r\n\r\nGET /small.bin?x HTTP/1.1\r\n\r\n\
-         GET /a/large.bin HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "HEAD /a/large.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\nGET /small.bin?x HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /a/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     );
     let (small, large) = (ok(5), ok(160_000));
     let wanted = format!(
@@ -91,8 +91,8 @@ fn with_lengths() {
 fn in_chunks() {
     let upstream = Upstream::start("chunked");
     let came = upstream.answer(
-        "HEAD /small.bin HTTP/1.1\r\n\r\nGET /small.bin HTTP/1.1\r\n\r\n\
-         GET /a/large.bin HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "HEAD /small.bin HTTP/1.1\r\nHost: a\r\n\r\nGET /small.bin HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /a/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     );
     let [small, large] = [ok(5), ok(160_000)].map(|ok| format!("{ok}Transfer-Encoding: chunked\r\n"));
     let front = format!("{small}\r\n{small}\r\n5\r\nsmall\r\n0\r\n\r\n{large}Connection: close\r\n\r\n");
@@ -118,7 +118,7 @@ fn in_chunks() {
 #[test]
 fn until_the_connection_closes() {
     let upstream = Upstream::start("close");
-    let came = upstream.answer("GET /a/large.bin HTTP/1.1\r\n\r\n");
+    let came = upstream.answer("GET /a/large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(came == [format!("{}Connection: close\r\n\r\n", ok(160_000)).into_bytes(), body()].concat());
 }
 
@@ -132,9 +132,9 @@ fn nothing_outside_of_its_folder_and_no_bodies() {
         (format!("GET /../{beside}/secret HTTP/1.0\r\n\r\n"), "404"),
         (format!("GET /{}/secret HTTP/1.0\r\n\r\n", folder.path().display()), "404"),
         ("GET /a HTTP/1.0\r\n\r\n".into(), "404"),
-        ("GET small.bin HTTP/1.0\r\n\r\n".into(), "404"),
-        ("POST /small.bin HTTP/1.1\r\nContent-Length: 1\r\n\r\nx".into(), "413"),
-        ("DELETE /small.bin HTTP/1.1\r\n\r\n".into(), "405"),
+        ("GET small.bin HTTP/1.0\r\n\r\n".into(), "400"),
+        ("POST /small.bin HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx".into(), "413"),
+        ("DELETE /small.bin HTTP/1.1\r\nHost: a\r\n\r\n".into(), "405"),
         ("nonsense\r\n\r\n".into(), "400"),
     ] {
         let came = text(&upstream.answer(&request));

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read};
 
-/// The maximum length of a head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+use http::http1::{Head, parse_request};
+use http::{BodyLength, Limits, Method, Status};
+
 const READ_BYTES: usize = 4 << 10;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -20,14 +21,14 @@ pub struct Request {
 #[derive(Debug)]
 pub enum Refused {
     /// The request is answered with this status, and its connection ends.
-    Status(&'static str),
+    Status(Status),
     Io(io::Error),
 }
 
 /// The requests of a connection, one after another; bytes after a head belong to the next.
 pub struct Requests<R> {
     from: R,
-    /// At most a head, and the bytes of one read.
+    /// At most a head ([`Limits`]), and what one read gave.
     read: Vec<u8>,
 }
 
@@ -39,12 +40,14 @@ impl<R: Read> Requests<R> {
     /// Waits for the next request; `None` if the connection has ended between two.
     pub fn next(&mut self) -> Result<Option<Request>, Refused> {
         loop {
-            if let Some(end) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-                let head: Vec<u8> = self.read.drain(..end + 4).collect();
-                return parse(&head[..end]).map(Some).map_err(Refused::Status);
-            }
-            if self.read.len() > HEAD_BYTES_MAX {
-                return Err(Refused::Status("431 Request Header Fields Too Large"));
+            match parse_request(&self.read, &Limits::default()) {
+                Err(reject) => return Err(Refused::Status(reject.status)),
+                Ok(Some(head)) => {
+                    let (request, bytes) = (understood(&head), head.bytes);
+                    self.read.drain(..bytes);
+                    return request.map(Some).map_err(Refused::Status);
+                }
+                Ok(None) => {}
             }
             let mut bytes = [0; READ_BYTES];
             match self.from.read(&mut bytes).map_err(Refused::Io)? {
@@ -56,37 +59,18 @@ impl<R: Read> Requests<R> {
     }
 }
 
-/// Parses a head without the empty line at its end.
-fn parse(head: &[u8]) -> Result<Request, &'static str> {
-    const BAD: &str = "400 Bad Request";
-    let head = std::str::from_utf8(head).map_err(|_| BAD)?;
-    let mut lines = head.split("\r\n");
-    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
-    let &[method, target, version] = &words[..] else { return Err(BAD) };
-    let is_1_0 = match version {
-        "HTTP/1.1" => false,
-        "HTTP/1.0" => true,
-        _ => return Err(BAD),
-    };
-    let mut is_last = is_1_0;
-    for line in lines {
-        let (name, value) = line.split_once(':').ok_or(BAD)?;
-        let value = value.trim();
-        match name.to_ascii_lowercase().as_str() {
-            "connection" => is_last |= value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close")),
-            "content-length" if value == "0" => {}
-            // A body would have to be read from the connection.
-            "content-length" | "transfer-encoding" => return Err("413 Content Too Large"),
-            _ => {}
-        }
+fn understood(head: &Head<'_>) -> Result<Request, Status> {
+    // There would be bytes to take from the connection.
+    if head.request.body != BodyLength::None {
+        return Err(Status::CONTENT_TOO_LARGE);
     }
-    let is_head = match method {
-        "GET" => false,
-        "HEAD" => true,
-        _ => return Err("405 Method Not Allowed"),
+    let is_head = match head.request.method {
+        Method::Get => false,
+        Method::Head => true,
+        _ => return Err(Status::METHOD_NOT_ALLOWED),
     };
-    let path = target.split('?').next().unwrap_or_default().to_owned();
-    Ok(Request { path, is_head, is_1_0, is_last })
+    let path = String::from_utf8_lossy(head.request.path).into_owned();
+    Ok(Request { path, is_head, is_1_0: head.minor_version == 0, is_last: !head.keep_alive })
 }
 
 #[cfg(test)]
@@ -109,7 +93,7 @@ mod tests {
 
     #[test]
     fn requests_come_one_after_the_other_however_they_are_cut() {
-        let bytes = b"GET /1.bin?x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nHEAD / HTTP/1.1\r\nConnection: te, CLOSE\r\n\r\n\
+        let bytes = b"GET /1.bin?x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\nConnection: te, CLOSE\r\n\r\n\
             GET /a/b HTTP/1.0\r\n\r\n";
         let wanted = [
             request("/1.bin", false, false, false),
@@ -128,17 +112,13 @@ mod tests {
     #[test]
     fn what_is_no_request_for_a_file_is_refused() {
         for (bytes, status) in [
-            ("\r\n\r\n", "400"),
-            ("GET /\r\n\r\n", "400"),
-            ("GET / HTTP/2.0\r\n\r\n", "400"),
-            ("GET / HTTP/1.1\r\nno colon\r\n\r\n", "400"),
-            ("POST / HTTP/1.1\r\n\r\n", "405"),
-            ("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "413"),
-            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "413"),
-            (&format!("GET /{} HTTP/1.1", "a".repeat(HEAD_BYTES_MAX)), "431"),
+            ("GET / HTTP/1.1\r\nno colon\r\n\r\n", Status::BAD_REQUEST),
+            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", Status::METHOD_NOT_ALLOWED),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", Status::CONTENT_TOO_LARGE),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Status::CONTENT_TOO_LARGE),
         ] {
             match Requests::new(bytes.as_bytes()).next() {
-                Err(Refused::Status(said)) => assert!(said.starts_with(status), "{bytes}: {said}"),
+                Err(Refused::Status(said)) => assert_eq!(said, status, "{bytes}"),
                 other => panic!("{bytes}: {other:?}"),
             }
         }
