@@ -80,9 +80,9 @@ pub struct Args {
     /// Name of the run
     #[arg(long, default_value = "load")]
     name: String,
-    /// What sends the bytes, for the manifest [default: as the server names itself]
-    #[arg(long)]
-    server: Option<String>,
+    /// What sends the bytes, for the manifest
+    #[arg(long, default_value = "unknown")]
+    server: String,
     /// Policy of the server, for the manifest
     #[arg(long, default_value = "unknown")]
     policy: String,
@@ -184,7 +184,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         prepare(folder)?;
     }
-    let server = probe::server_name(&wanted.url, &plan, args.server.as_deref())?;
+    probe::check(&wanted.url, &plan)?;
     if let Some(warning) = &wanted.schedule.warning {
         eprintln!("weirlab: {warning}");
     }
@@ -195,7 +195,7 @@ pub fn main(mut args: Args) -> Result<(), Failure> {
         wanted.schedule.rho_measured =
             jobs::rho_of(sizes, wanted.schedule.kept, wanted.uplink, wanted.on_connection(&args.load));
     }
-    let manifest = outcome::manifest(&args, &wanted, server, &outcome);
+    let manifest = outcome::manifest(&args, &wanted, &outcome);
     let pages = outcome::pages(&outcome);
     let (lateness, interrupted) = (outcome.lateness, outcome.interrupted);
     let run = Run { manifest, records: outcome.records, pages };

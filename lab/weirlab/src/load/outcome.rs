@@ -16,11 +16,11 @@ use super::url::Url;
 use super::{Args, Wanted, jobs, machine};
 use cli::Failure;
 
-pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> Manifest {
+pub(crate) fn manifest(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> Manifest {
     let client_cpu = outcome.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
     let lateness_p99 = Nanos(outcome.lateness.value_at_quantile(0.99));
     Manifest {
-        server,
+        server: args.server.clone(),
         policy: args.policy.clone(),
         shaping: args.shaping.clone(),
         link_bps: wanted.uplink.bits_per_s(),
@@ -85,7 +85,7 @@ fn rho(load: &Load) -> Option<f64> {
     }
 }
 
-fn environment(args: &Args, wanted: &Wanted, server: String, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
+fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTreeMap<String, String> {
     let load = &args.load;
     let trace = match (&load.trace, load.webstone, load.surge.is_some() || load.users.is_some()) {
         (Some(path), ..) => path.display().to_string(),

@@ -36,7 +36,7 @@ fn answer(mut stream: TcpStream) {
     let size = name.and_then(|name| name.strip_suffix(".bin")?.parse::<usize>().ok());
     let status = if size.is_some() { "200 OK" } else { "404 Not Found" };
     let size = size.unwrap_or(0);
-    let head = format!("HTTP/1.1 {status}\r\nServer: tiny/1.0\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
     // The client may have left; the error is ignored.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; size]));
 }
@@ -101,7 +101,7 @@ fn records_and_prints_what_came_of_every_job() {
     assert!(printed["beat_wire_time"].is_u64());
 
     let Run { manifest, records, .. } = Run::read(out.as_ref()).unwrap();
-    assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "tiny"));
+    assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "unknown"));
     assert_eq!((manifest.policy.as_str(), manifest.shaping.as_str(), manifest.seed), ("srpt", "paced", 7));
     assert_eq!((manifest.link_bps, manifest.rho, manifest.per_connection), (10_000_000, 0.5, 1));
     assert!(manifest.client_cpu.is_some() && manifest.lateness_ns_p99.is_some());
