@@ -74,9 +74,13 @@ impl Program {
             .or_else(|error| load_object(OBJECT_INTERPRETED, settings, earlier).map_err(|_| error));
         let (fd, arriving) = fd.map_err(refused)?;
         let program = Program { arriving: Some(arriving), ..Program::of(fd)? };
-        // What is attached is found again by its number, so the right to that is checked first.
-        has_name(program.facts.id, NAME)?;
-        Ok(program)
+        // What is attached is found again by its number, and by its name, so both are checked first.
+        match has_name(program.facts.id, NAME)? {
+            true => Ok(program),
+            false => {
+                Err(Error::missing(format!("this kernel keeps no names of programs (it needs Linux {LINUX_MIN})")))
+            }
+        }
     }
 
     /// Opens the program with this number.

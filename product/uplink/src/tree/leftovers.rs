@@ -65,7 +65,11 @@ pub(crate) fn write(path: &Path, interface: &Interface, rest: &str) -> io::Resul
         fs::rename(&new, path)
     };
     // Drops the error number: a refusal by the kernel would otherwise be taken for a missing capability.
-    write().map_err(|error| io::Error::new(error.kind(), said(path, &error)))
+    write().map_err(|error| {
+        // Usually there is no such file.
+        let _ = fs::remove_file(&new);
+        io::Error::new(error.kind(), said(path, &error))
+    })
 }
 
 /// Returns the error of a file of this kind, with its path and the remedy.

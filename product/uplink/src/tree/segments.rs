@@ -28,8 +28,18 @@ const IFLA_GSO_MAX_SEGS: u16 = 40;
 const PACKET_FOR: Nanos = Nanos::from_millis(1);
 
 /// Limits the packets for a link of this rate, including packets of the interfaces above, where the stack builds them.
-/// Returns true if they were not limited before.
+/// Returns true if they were not limited before. A failure leaves them as they were then.
 pub fn bound(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
+    let was_kept = is_kept(KIND, interface);
+    let bound = bound_all(netlink, interface, device, rate);
+    if bound.is_err() && !was_kept {
+        // The first error is the one to report.
+        let _ = release(netlink, interface);
+    }
+    bound
+}
+
+fn bound_all(netlink: &mut Socket, interface: &Interface, device: &Device, rate: Rate) -> io::Result<bool> {
     let is_new = bound_one(netlink, interface, device, rate, KIND)?;
     for upper in uppers(&links()?, interface) {
         // An interface with a tree of its own is limited for that tree.

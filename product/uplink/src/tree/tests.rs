@@ -119,6 +119,26 @@ fn packets_of_the_interfaces_above_are_small_too() {
     });
 }
 
+/// Its record of an interface above cannot be written: a folder has the place.
+#[test]
+fn packets_that_cannot_be_limited_above_stay_large_below() {
+    on_a_pair(|weir0| {
+        run("ip link add above link weir0 type macvlan");
+        let above = Interface::by_name("above").unwrap();
+        let before = everything(weir0);
+        let record = leftovers::path("upper", &above).unwrap();
+        std::fs::create_dir_all(&record).unwrap();
+        let said = refused(weir0, &plan("10mbit"), false);
+        assert!(said.contains(&format!("cannot write {}", record.display())), "{said}");
+        assert!(everything(weir0) == before && !leftovers::path("segments", weir0).unwrap().exists());
+        let unfinished = record.with_extension(format!("{}.new", std::process::id()));
+        assert!(!unfinished.exists());
+        std::fs::remove_dir(&record).unwrap();
+        up(weir0, &plan("10mbit"), false).unwrap();
+        down(weir0).unwrap();
+    });
+}
+
 /// Any program may have removed the tree: `down` restores the packets' size; otherwise segmentation offload would stay
 /// off.
 #[test]
