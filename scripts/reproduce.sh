@@ -78,6 +78,7 @@ whole() {
             own+=("$file")
         fi
     done
+    "$python" "$root/scripts/what-is-left.py" "$out/runs" "${own[@]}" "${surge[@]}" ${NASA:+"${nasa[@]}"}
     measure "${own[@]}" "${trace[@]}" "$@"
     measure "${surge[@]}" "$@"
     if [ -n "${NASA:-}" ]; then measure "${nasa[@]}" --trace "$NASA" "$@"; fi
