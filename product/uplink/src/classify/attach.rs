@@ -366,6 +366,10 @@ impl<'a> Site<'a> {
         if let Some((earlier, _)) = &self.earlier {
             return earlier.attach(self.interface);
         }
+        // A step after the tree failed.
+        if matches!(self.tree, Ok(None)) && matches!(tree::find(self.interface), Ok(Some(_))) {
+            tree::down(self.interface)?;
+        }
         let now = filter::look(self.interface)?;
         if now.ours().is_some() {
             program.detach(self.interface)?;
