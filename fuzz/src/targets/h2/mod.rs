@@ -16,6 +16,7 @@ pub const TARGET: Target = Target {
     name: "h2",
     run,
     reaches: &[
+        "a malformed request",
         "a request's body cut off",
         "a request's body whole",
         "a stream closed",
