@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use units::{Nanos, Rate};
 
 use super::*;
-use crate::{Correction, Reading, policy};
+use crate::{Correction, Path, Reading, policy};
 
 /// Makes a scheduler that serves one byte per grant and per second, so that a schedule reads as a string, and waits are
 /// long enough for the guard.
