@@ -26,6 +26,9 @@
 //!
 //! No number from a peer breaks a promise: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
 //!
+//! A job may **bypass the link** ([`Arrival::bypasses_link`]): it is granted bytes whenever the link takes no grant, and
+//! neither the ledger nor the policy learns of it.
+//!
 //! Three owners do the work: [`Jobs`] holds the jobs and connections, [`Order`] the ready jobs, [`Pacer`] the link.
 
 mod class_limits;
@@ -51,6 +54,10 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
 use crate::{Arrival, Guard, JobId, Pace, Policy, Size, Turns, WaitBound};
 use class_limits::Limits;
+
+/// The maximum bytes of a grant to a job that bypasses the link. To write them takes about 0.1 ms, by which a grant of
+/// the link may be late.
+const BYPASS_GRANT_BYTES_MAX: u64 = 256 << 10;
 
 /// Permission for one job to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +231,7 @@ impl Scheduler {
 
     /// Adds the job to the system, and to the order unless its class has its maximum of jobs.
     fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
-        on_ready(&mut self.order, &mut self.pacer, now);
+        self.on_ready(now, arrival.bypasses_link);
         let id = self.jobs.add(now, &arrival, on);
         self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
         self.begin_turns(now, id);
@@ -249,7 +256,8 @@ impl Scheduler {
         id
     }
 
-    /// Returns the job that may send now; `None` if no job is ready or the link has enough ([`Self::poll_timeout`]).
+    /// Returns the job that may send now; `None` if no job is ready or the link has enough ([`Self::poll_timeout`]). A
+    /// job that bypasses the link is granted when the link takes no grant.
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -258,7 +266,12 @@ impl Scheduler {
             if !self.order.is_idle() {
                 self.pacer.await_grant();
             }
-            return None;
+            return self.grant_bypassing();
+        }
+        if self.order.is_idle()
+            && let Some(grant) = self.grant_bypassing()
+        {
+            return Some(grant);
         }
         let ungranted_bytes = self.pacer.take_ungranted_bytes();
         self.order.earn(&self.jobs, self.pacer.pace(), ungranted_bytes);
@@ -270,6 +283,13 @@ impl Scheduler {
 
     /// Returns the instant at which to ask again for a grant, possibly past, or `None` while no job is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
+        let is_bypassing_ready = self.order.next_bypassing().is_some();
+        if is_bypassing_ready { Some(self.pacer.used_at()) } else { self.link_timeout() }
+    }
+
+    /// Returns the instant at which the link takes the next grant, possibly past, or `None` while no job of it is
+    /// ready.
+    pub fn link_timeout(&self) -> Option<Nanos> {
         let granted_at = (!self.order.is_idle()).then(|| self.pacer.free_at());
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
@@ -283,19 +303,14 @@ impl Scheduler {
         let left_bytes = job.remaining();
         // Bytes beyond its size are not the job's: the policy counts only the job's bytes, the ledger all bytes.
         let (content_bytes, overrun) = job.attain(sent.content_bytes);
-        self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        // A wait caused by a late caller does not measure the order.
-        if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
-            && !self.pacer.lateness().has_lost_since(now - wait)
-        {
-            self.order.on_waited(wait);
+        let bypasses_link = job.bypasses_link();
+        if !bypasses_link {
+            self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         }
-        self.pacer.on_granted(now, wire_bytes, left_bytes);
-        let earned_bytes = wire_bytes.saturating_add(self.pacer.take_ungranted_bytes());
-        self.order.earn(&self.jobs, self.pacer.pace(), earned_bytes);
-        if let Some(limits) = &mut self.limits {
-            limits.charge(now, self.jobs.at(id.slot), wire_bytes, &mut self.order);
+        let waited = self.jobs.end_wait(now, id.slot, sent);
+        if !bypasses_link {
+            self.on_carried(now, id.slot, wire_bytes, left_bytes, waited);
         }
         if is_sent {
             self.depart(id.slot);
@@ -305,6 +320,22 @@ impl Scheduler {
             self.order.enqueue(&mut self.jobs, id.slot);
         }
         Progress::Remains
+    }
+
+    /// Charges the link for bytes of a job that had `left_bytes` before, and was sent the first of them after a wait.
+    fn on_carried(&mut self, now: Nanos, slot: u32, wire_bytes: u64, left_bytes: u64, waited: Option<Nanos>) {
+        // A wait caused by a late caller does not measure the order.
+        if let Some(wait) = waited
+            && !self.pacer.lateness().has_lost_since(now - wait)
+        {
+            self.order.on_waited(wait);
+        }
+        self.pacer.on_granted(now, wire_bytes, left_bytes);
+        let earned_bytes = wire_bytes.saturating_add(self.pacer.take_ungranted_bytes());
+        self.order.earn(&self.jobs, self.pacer.pace(), earned_bytes);
+        if let Some(limits) = &mut self.limits {
+            limits.charge(now, self.jobs.at(slot), wire_bytes, &mut self.order);
+        }
     }
 
     /// Adds a reason why the job, or all of a connection, cannot be sent, and takes it out of the order. Calling twice,
@@ -347,8 +378,9 @@ impl Scheduler {
                 if why == Why::Source {
                     job.on_source(now);
                 }
+                let bypasses_link = job.bypasses_link();
                 if job.waits.remove(why) {
-                    on_ready(&mut self.order, &mut self.pacer, now);
+                    self.on_ready(now, bypasses_link);
                     self.jobs.at_mut(id.slot).waits_since = now;
                     self.order.begin_wait(&mut self.jobs, now, id.slot);
                     self.order.enqueue(&mut self.jobs, id.slot);
@@ -358,7 +390,7 @@ impl Scheduler {
                 if self.jobs.connection(id).is_none() {
                     return;
                 }
-                on_ready(&mut self.order, &mut self.pacer, now);
+                self.on_ready(now, self.jobs.bypasses_link(id.slot));
                 let connection = self.jobs.connection_at_mut(id.slot);
                 if connection.waits.remove(why) {
                     connection.begin_waits(now);
@@ -425,6 +457,21 @@ impl Scheduler {
         }
     }
 
+    /// Resumes the link if no job of it was ready. Must be called before a job becomes ready.
+    fn on_ready(&mut self, now: Nanos, bypasses_link: bool) {
+        if !bypasses_link && self.order.is_idle() {
+            resume(&mut self.order, &mut self.pacer, now);
+        }
+    }
+
+    /// Returns the grant of the best ready job that bypasses the link.
+    fn grant_bypassing(&self) -> Option<Grant> {
+        let grant = self.jobs.grant(self.order.next_bypassing()?, &Pace::UNLIMITED);
+        let [bytes_max, room_bytes] =
+            [grant.bytes_max, grant.room_bytes].map(|bytes| bytes.min(BYPASS_GRANT_BYTES_MAX));
+        Some(Grant { bytes_max, room_bytes, ..grant })
+    }
+
     fn depart(&mut self, slot: u32) {
         self.order.dequeue(&mut self.jobs, slot);
         let job = self.jobs.remove(slot);
@@ -435,13 +482,6 @@ impl Scheduler {
         if let Some(limits) = &mut self.limits {
             limits.release(job.number);
         }
-    }
-}
-
-/// Resumes the link if no job was ready. Must be called before a job becomes ready.
-fn on_ready(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
-    if order.is_idle() {
-        resume(order, pacer, now);
     }
 }
 

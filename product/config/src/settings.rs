@@ -93,6 +93,8 @@ pub struct Uplink {
     pub client_share: ClientShareSpec,
     /// Every other client has a weight of 1.
     pub client_weights: Vec<ClientWeight>,
+    /// Networks whose clients are not reached over the uplink.
+    pub local_networks: Vec<Network>,
     /// Applies to classes that have a `max_concurrent_requests`.
     pub concurrency_sharing: ConcurrencySharing,
     /// The name of a class.
@@ -283,7 +285,7 @@ fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
 }
 
 /// The keys of the uplink that determine the order of responses.
-const ORDER: [&str; 4] = ["policy", "starvation_share", "client_share", "client_weights"];
+const ORDER: [&str; 5] = ["policy", "starvation_share", "client_share", "client_weights", "local_networks"];
 
 impl Uplink {
     fn read(uplink: &Section<'_, '_>) -> Option<Uplink> {
@@ -314,10 +316,20 @@ impl Uplink {
             other_traffic_share: other_traffic_share?.value.0,
             client_share: client_share?.value,
             client_weights: weights.into_iter().map(|weight| weight.value).collect(),
+            local_networks: local_networks(uplink),
             concurrency_sharing: sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),
         })
     }
+}
+
+fn local_networks(uplink: &Section<'_, '_>) -> Vec<Network> {
+    let networks = uplink.texts::<Network>("local_networks");
+    for all in networks.iter().filter(|network| network.value.is_all()) {
+        let said = format!("uplink.local_networks `{}`: no client of these is paced", all.value);
+        uplink.book.note(all.at, said);
+    }
+    networks.into_iter().map(|network| network.value).collect()
 }
 
 /// Checks the policy for bands, because the kernel's bands can keep the order of only a few policies.

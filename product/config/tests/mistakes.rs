@@ -610,6 +610,17 @@ fn proxies_in_front() {
 }
 
 #[test]
+fn local_networks_are_networks_and_not_all_of_them() {
+    let cases = [
+        ("local_networks=['lan']\n", "f:2:17: uplink.local_networks `lan`: expected an address, or a network"),
+        ("local_networks=[]\n", "f:2:16: uplink.local_networks `[]`: expected one or more in the brackets"),
+    ];
+    all_say("[uplink]\n", SITE, &cases);
+    let noted = notes("[uplink]\nlocal_networks=['10.0.0.0/8', '::/0']\n[[site]]\nroot='a'\n");
+    assert_eq!(noted, ["f:2:31: uplink.local_networks `::/0`: no client of these is paced"]);
+}
+
+#[test]
 fn values_of_a_class() {
     let cases = [
         ("weight=0\n", "f:3:8: class.weight `0`"),

@@ -52,7 +52,7 @@ mod wake;
 pub use access::{HashError, PASSWORD_BYTES_MAX, hash_password};
 pub use answer::alternative;
 pub use classes::ClassesConfig;
-pub use clients::{ClientWeights, TrustedProxies};
+pub use clients::{ClientWeights, NetworkList};
 pub use codec::digest_of;
 pub use disk::SpoolConfig;
 pub use files::Options as FileOptions;

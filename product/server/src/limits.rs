@@ -5,7 +5,7 @@ use std::time::Duration;
 use config::{ClientPrefix, defaults};
 use units::{Nanos, Rate};
 
-use crate::clients::{ClientLimits, ClientWeights, TrustedProxies};
+use crate::clients::{ClientLimits, ClientWeights, NetworkList};
 use crate::clock::ClientTime;
 use crate::disk::SpoolConfig;
 use crate::memory::MemoryLimit;
@@ -27,7 +27,9 @@ pub struct Limits {
     /// The weight of each client where clients share the link.
     pub client_weights: ClientWeights,
     /// Peers whose information about their clients is trusted.
-    pub trusted_proxies: TrustedProxies,
+    pub trusted_proxies: NetworkList,
+    /// The networks that are not reached over the uplink: bytes to them are not paced, charged or observed.
+    pub local_networks: NetworkList,
     /// The maximum number of connections of one client; 0 for no limit, `None` for the share that [`Limits::clients`]
     /// gives.
     pub client_connections_max: Option<u32>,
@@ -101,7 +103,8 @@ impl Default for Limits {
             holds_places: false,
             client_prefix: ClientPrefix::default(),
             client_weights: ClientWeights::default(),
-            trusted_proxies: TrustedProxies::default(),
+            trusted_proxies: NetworkList::default(),
+            local_networks: NetworkList::default(),
             client_connections_max: None,
             client_requests_per_s_max: 0,
             client_rate_max: None,

@@ -143,6 +143,10 @@ pub struct Flags {
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
     #[arg(hide_short_help = true, long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
     client_weights: Vec<ClientWeight>,
+    /// Network that is not reached over the uplink: its clients are not paced; an address or a
+    /// network, for example 192.168.0.0/16; repeatable [default: none]
+    #[arg(hide_short_help = true, long = "local-network", value_name = "NETWORK", help_heading = ORDER, verbatim_doc_comment)]
+    local_networks: Vec<Network>,
     /// Share of the uplink for the response that has waited longest, once it has waited
     /// 1 s (0% to 100%)
     #[arg(hide_short_help = true, long, value_name = "PERCENT", default_value_t = STARVATION_SHARE,

@@ -168,9 +168,9 @@ impl Limits {
 }
 
 impl Scheduler {
-    /// Returns whether the class of the job is at its maximum rate.
+    /// Returns whether the class of the job is at its maximum rate, which is a rate of the link.
     pub fn is_at_class_rate(&self, job: &Job) -> bool {
-        self.limits.as_ref().is_some_and(|limits| limits.ceilings.is_held(limits.class_of(job)))
+        !job.bypasses_link() && self.limits.as_ref().is_some_and(|limits| limits.ceilings.is_held(limits.class_of(job)))
     }
 }
 

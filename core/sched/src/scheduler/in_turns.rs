@@ -38,7 +38,8 @@ impl Scheduler {
 
     /// Starts to follow a job that has just arrived.
     pub(super) fn begin_turns(&mut self, now: Nanos, id: JobId) {
-        if self.turns.is_none() || self.pacer.ledger().rate().is_none() {
+        let bypasses_link = self.jobs.at(id.slot).bypasses_link();
+        if bypasses_link || self.turns.is_none() || self.pacer.ledger().rate().is_none() {
             return;
         }
         self.advance_turns(now);

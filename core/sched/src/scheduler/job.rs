@@ -43,12 +43,14 @@ pub struct Arrival {
     /// The path, for policies that use it ([`crate::Policy::needs_path`]). A path that is found out later is given to
     /// [`crate::Scheduler::on_path`].
     pub path: Path,
+    /// True if its bytes do not use the link: they leave while the link takes no grant, and are not charged to it.
+    pub bypasses_link: bool,
 }
 
 impl Arrival {
     /// Makes a job of the first class and client on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
-        Arrival { size, framing: Framing::ETHERNET, class: 0, client: 0, path: Path::default() }
+        Arrival { size, framing: Framing::ETHERNET, class: 0, client: 0, path: Path::default(), bypasses_link: false }
     }
 }
 
@@ -108,7 +110,15 @@ pub(crate) struct Blind {
 pub(crate) struct Packed {
     segment_bytes: u32,
     header_bytes: u16,
-    syn_ack_bytes: u16,
+    syn_ack_bytes: u8,
+    /// True if its packets do not use the link.
+    bypasses_link: bool,
+}
+
+impl Packed {
+    pub fn with_bypass(self, bypasses_link: bool) -> Packed {
+        Packed { bypasses_link, ..self }
+    }
 }
 
 impl From<Framing> for Packed {
@@ -116,7 +126,8 @@ impl From<Framing> for Packed {
         Packed {
             segment_bytes: framing.segment_bytes.try_into().unwrap_or(u32::MAX),
             header_bytes: framing.header_bytes.try_into().unwrap_or(u16::MAX),
-            syn_ack_bytes: framing.syn_ack_bytes.try_into().unwrap_or(u16::MAX),
+            syn_ack_bytes: framing.syn_ack_bytes.try_into().unwrap_or(u8::MAX),
+            bypasses_link: false,
         }
     }
 }
@@ -224,6 +235,11 @@ impl Job {
     /// Returns whether this is among the reasons why the job is not ready.
     pub fn waits_for(&self, why: Why) -> bool {
         self.waits.contains(why)
+    }
+
+    /// Returns whether its bytes do not use the link.
+    pub fn bypasses_link(&self) -> bool {
+        self.framing.bypasses_link
     }
 
     /// Returns whether the job sleeps until a slot of its class is free.

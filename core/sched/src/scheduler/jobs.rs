@@ -5,7 +5,7 @@ use units::wire::Framing;
 
 use crate::grow::{grow_to, reserve_one};
 use crate::scheduler::connection::{Connection, ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
-use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK};
+use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK, Packed};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
@@ -94,6 +94,11 @@ impl Jobs {
         self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
+    /// Returns whether the jobs of this connection do not use the link.
+    pub(crate) fn bypasses_link(&self, at: u32) -> bool {
+        self.connection_at(at).jobs().next().is_some_and(|(slot, _)| self.at(slot).bypasses_link())
+    }
+
     /// Returns the jobs in the system, each with all reasons that keep it from being sent, including its connection's.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job, Waits)> {
         self.jobs.iter().enumerate().filter_map(|(slot, job)| {
@@ -133,7 +138,7 @@ impl Jobs {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            framing: framing.into(),
+            framing: Packed::from(framing).with_bypass(arrival.bypasses_link),
             class: arrival.class,
             client: arrival.client,
             blind: Blind::default(),

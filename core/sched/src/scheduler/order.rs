@@ -1,4 +1,5 @@
-//! The ready jobs: in the policy's order, and by how long they have waited, for the guard.
+//! The ready jobs: in the policy's order, and by how long they have waited, for the guard. Jobs that bypass the link are
+//! ordered by the bytes they have left; neither the policy nor the guard learns of them.
 
 use units::Nanos;
 
@@ -9,6 +10,9 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
+/// The lane of jobs that bypass the link on their connection: no class orders them.
+const BYPASS_LANE: u16 = 0;
+
 pub struct Order {
     policy: Box<dyn Policy>,
     /// True if the policy follows jobs, and whether it uses paths, asked only once because few policies do.
@@ -17,6 +21,8 @@ pub struct Order {
     guard: Guard,
     /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
+    /// The ready jobs that bypass the link.
+    bypassing: RunQueue,
     /// The slot whose outstanding grant was given against the policy.
     helped: Option<u32>,
     longest_wait: Nanos,
@@ -30,6 +36,7 @@ impl Order {
             policy,
             guard: Guard::default(),
             waiting: RunQueue::default(),
+            bypassing: RunQueue::default(),
             helped: None,
             longest_wait: Nanos::ZERO,
         }
@@ -75,9 +82,14 @@ impl Order {
         self.longest_wait
     }
 
-    /// Returns whether no job is ready; a job whose class is at its maximum rate is not.
+    /// Returns whether no job of the link is ready; a job whose class is at its maximum rate is not.
     pub fn is_idle(&self) -> bool {
         self.policy.first().is_none()
+    }
+
+    /// Returns the ready job that bypasses the link and is served next: the one with the fewest bytes left.
+    pub(crate) fn next_bypassing(&self) -> Option<u32> {
+        self.bypassing.first()
     }
 
     /// Returns the job that is served next: the policy's first, or a job that has waited too long, if the guard can pay
@@ -92,7 +104,11 @@ impl Order {
     /// packet wastes its headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
     pub fn filling(&self, jobs: &Jobs, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
         let offers = jobs.connection(id).filter(|_| room_bytes > 0)?.offers();
-        let ready = offers.iter().filter_map(|offer| Some((self.policy.turn_of(offer.lane)?, offer.slot?)));
+        let turn = |slot: u32, lane| match jobs.at(slot).bypasses_link() {
+            true => Some((0, 0)),
+            false => self.policy.turn_of(lane),
+        };
+        let ready = offers.iter().filter_map(|offer| Some((turn(offer.slot?, offer.lane)?, offer.slot?)));
         ready.min().map(|(_, slot)| jobs.filling(slot, room_bytes))
     }
 
@@ -119,6 +135,9 @@ impl Order {
 
     /// Announces a new job to the policy; it is enqueued next.
     pub(crate) fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        if job.bypasses_link() {
+            return;
+        }
         if self.needs_path {
             self.policy.on_path(slot, path);
         }
@@ -127,7 +146,7 @@ impl Order {
         }
     }
 
-    /// Records that bytes of the job were sent, which `job.attained` already includes.
+    /// Records that bytes of a job of the link were sent, which `job.attained` already includes.
     pub(crate) fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64, wire_bytes: u64) {
         if self.follows_jobs {
             self.policy.on_sent(slot, job, bytes);
@@ -144,14 +163,14 @@ impl Order {
 
     /// Announces that the size of the job is known now.
     pub(crate) fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
-        if self.follows_jobs && matches!(job.size, Size::Known(_)) {
+        if self.follows_jobs && !job.bypasses_link() && matches!(job.size, Size::Known(_)) {
             self.policy.on_size(slot, before, job);
         }
     }
 
     /// Announces that the job leaves the system; it must be out of the order already.
     pub(crate) fn on_departure(&mut self, slot: u32, job: &Job) {
-        if self.follows_jobs {
+        if self.follows_jobs && !job.bypasses_link() {
             self.policy.on_departure(slot, job);
         }
     }
@@ -162,14 +181,38 @@ impl Order {
         if job.connection != NO_CONNECTION {
             return self.enqueue_on_connection(jobs, slot);
         }
+        self.place(slot, job, job.waits_since);
+    }
+
+    /// Puts a job at its position in the order.
+    fn place(&mut self, slot: u32, job: &Job, waits_since: Nanos) {
+        if job.bypasses_link() {
+            return self.bypassing.set(slot, Key { rank: job.remaining(), number: job.number });
+        }
         self.policy.enqueue(slot, job);
-        self.wait(slot, job.waits_since, job.number);
+        self.wait(slot, waits_since, job.number);
+    }
+
+    /// Takes a job out of its position in the order.
+    fn displace(&mut self, slot: u32, job: &Job) {
+        if job.bypasses_link() {
+            return self.bypassing.remove(slot);
+        }
+        self.policy.dequeue(slot, job);
+        self.wait_no_more(slot);
+    }
+
+    fn lane_of(&self, slot: u32, job: &Job) -> u16 {
+        if job.bypasses_link() { BYPASS_LANE } else { self.policy.lane_of(slot) }
     }
 
     fn enqueue_on_connection(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
-        let (key, size, at) = (self.policy.within(slot, job), self.policy.size_rank(slot, job), job.connection);
-        let lane = self.policy.lane_of(slot);
+        let (key, size) = match job.bypasses_link() {
+            true => (job.remaining(), None),
+            false => (self.policy.within(slot, job), self.policy.size_rank(slot, job)),
+        };
+        let (at, lane) = (job.connection, self.lane_of(slot, job));
         let connection = jobs.connection_at_mut(at);
         connection.set(slot, Some(Standing { lane, key, size }));
         let offered = connection.offer_of(lane).slot;
@@ -182,20 +225,19 @@ impl Order {
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
-            let (at, lane) = (job.connection, self.policy.lane_of(slot));
+            let (at, lane) = (job.connection, self.lane_of(slot, job));
             jobs.connection_at_mut(at).set(slot, None);
             return self.offer_to(lane, jobs, at);
         }
-        self.policy.dequeue(slot, job);
-        self.wait_no_more(slot);
+        self.displace(slot, job);
     }
 
     /// Starts the wait of the job's lane of its connection, unless the lane already waits. Must be called before the
     /// job becomes ready.
     pub(crate) fn begin_wait(&self, jobs: &mut Jobs, now: Nanos, slot: u32) {
-        let at = jobs.at(slot).connection;
+        let (at, lane) = (jobs.at(slot).connection, self.lane_of(slot, jobs.at(slot)));
         if at != NO_CONNECTION {
-            jobs.connection_at_mut(at).begin_wait(now, slot, self.policy.lane_of(slot));
+            jobs.connection_at_mut(at).begin_wait(now, slot, lane);
         }
     }
 
@@ -219,12 +261,10 @@ impl Order {
         if let Some((slot, rank)) = best {
             let job = jobs.at_mut(slot);
             job.carried_rank = rank.unwrap_or(OWN_RANK);
-            self.policy.enqueue(slot, job);
-            self.wait(slot, waits_since, job.number);
+            self.place(slot, job, waits_since);
         }
         if let Some(slot) = before.filter(|before| best.is_none_or(|(slot, _)| slot != *before)) {
-            self.policy.dequeue(slot, jobs.at(slot));
-            self.wait_no_more(slot);
+            self.displace(slot, jobs.at(slot));
         }
     }
 

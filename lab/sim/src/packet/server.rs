@@ -206,8 +206,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         let path = path_of(conn, &self.settings);
         let framing = self.settings.framing();
-        let job =
-            self.scheduler.arrive(self.now, Arrival { size: Size::Known(bytes), framing, class: 0, client: 0, path });
+        let job = self.scheduler.arrive(
+            self.now,
+            Arrival { size: Size::Known(bytes), framing, class: 0, client: 0, path, bypasses_link: false },
+        );
         self.dispatch(id, job, bytes);
     }
 

@@ -197,6 +197,13 @@ pub static SERVER: &[Key] = &[
         r#"["192.0.2.0/24=8"]"#,
     ),
     key(
+        "uplink.local_networks",
+        Kind::Texts(Form::Network),
+        Absent("none"),
+        "Networks that are not reached over the uplink: their clients are not paced, and their bytes are not the line's.",
+        r#"["192.168.0.0/16", "fd00::/8"]"#,
+    ),
+    key(
         "uplink.concurrency_sharing",
         text(Form::OneOf(&["own", "any", "preempt"])),
         Is("own"),

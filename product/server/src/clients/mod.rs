@@ -11,9 +11,9 @@ mod busiest;
 mod idle_clients;
 mod limits_in_force;
 mod network;
+mod network_list;
 mod refusals;
 mod table;
-mod trusted;
 mod weights;
 
 use std::hash::RandomState;
@@ -31,7 +31,7 @@ use limits_in_force::InForce;
 use refusals::{Kind, Refusals};
 use table::Table;
 
-pub use trusted::TrustedProxies;
+pub use network_list::NetworkList;
 pub use weights::ClientWeights;
 
 /// The rate at which each client may be sent bytes.

@@ -11,6 +11,9 @@ pub struct Peer {
     pub port: u16,
     /// The clients whose requests a trusted proxy passes on; `None` for any other peer.
     pub origins: Option<Box<Origins>>,
+    /// Set if the address is in a local network, which is not reached over the uplink. Never set for a trusted proxy,
+    /// whose clients may be anywhere.
+    pub is_local: bool,
     /// The UDP port at which this server offers HTTP/3 to the client.
     pub http3_port: Option<NonZeroU16>,
 }
@@ -18,7 +21,8 @@ pub struct Peer {
 impl Peer {
     pub fn new(peer: SocketAddr, limits: &Limits) -> Peer {
         let origins = limits.trusted_proxies.contain(peer.ip()).then(Box::default);
-        Peer { address: peer.ip(), port: peer.port(), origins, http3_port: None }
+        let is_local = origins.is_none() && limits.local_networks.contain(peer.ip());
+        Peer { address: peer.ip(), port: peer.port(), origins, is_local, http3_port: None }
     }
 }
 
@@ -48,5 +52,21 @@ impl Origins {
     pub fn take(&mut self, stream: u32) -> Option<Origin> {
         let at = self.requests.iter().position(|(number, _)| *number == stream)?;
         Some(self.requests.swap_remove(at).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::NetworkList;
+
+    #[test]
+    fn a_trusted_proxy_is_never_local() {
+        let networks = |text: &str| NetworkList::new(vec![text.parse().unwrap()]);
+        let (local_networks, trusted_proxies) = (networks("10.0.0.0/8"), networks("10.0.0.1"));
+        let limits = Limits { local_networks, trusted_proxies, ..Limits::default() };
+        let is_local = |peer: &str| Peer::new(peer.parse().unwrap(), &limits).is_local;
+        let peers = ["10.0.0.2:1", "[::ffff:10.0.0.2]:1", "10.0.0.1:1", "198.18.0.1:1"];
+        assert_eq!(peers.map(is_local), [true, true, false, false]);
     }
 }

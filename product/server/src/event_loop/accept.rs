@@ -144,6 +144,7 @@ impl<N: Net> Listeners<N> {
         if conn.channel.is_handshaking || has_proxy_header {
             conn.http1().wait_until(with.timers.client_now() + HANDSHAKE_TIMEOUT);
         }
+        with.transmitter.link.begin(conn);
         Some(at)
     }
 

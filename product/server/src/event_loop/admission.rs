@@ -12,7 +12,7 @@ use units::memory::Account;
 use super::known_clients::KnownClients;
 use super::longest_idle::Idle;
 use super::shortage::{self, Shortage};
-use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
+use crate::clients::{Busy, Client, ClientWeights, Clients, Column, NetworkList, Refusal};
 use crate::clock::ClientTime;
 use crate::connection::{Connection, Connections};
 use crate::connection_places::Places;
@@ -26,7 +26,7 @@ pub struct Admission {
     clients: Arc<Clients>,
     weights: ClientWeights,
     /// The proxies whose connections carry many clients and are not limited in number.
-    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) trusted_proxies: NetworkList,
     /// If set, no connection is closed for a newcomer.
     holds_places: bool,
     known: KnownClients,

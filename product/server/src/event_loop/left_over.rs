@@ -1,6 +1,6 @@
 //! Test helpers: the resources that a worker still holds when all clients have left. There must be none.
 
-use units::Nanos;
+use units::{Nanos, Rate};
 
 use super::Worker;
 use super::responder::Responder;
@@ -8,7 +8,7 @@ use crate::connection::{Connections, Task};
 use crate::limits::Limits;
 use crate::net::{Net, Transport};
 use crate::proxy::Proxy;
-use crate::send::{Notice, Transmitter};
+use crate::send::{Line, Notice, Transmitter};
 
 impl<N: Net> Worker<N> {
     pub fn is_empty(&self) -> bool {
@@ -83,6 +83,14 @@ impl<N: Net> Worker<N> {
             link.scheduler().pacer().pace().rate,
             link.scheduler().jobs().most()
         )
+    }
+
+    /// The rate of the line, if it was searched and found.
+    pub fn found_rate(&self, now: Nanos) -> Option<Rate> {
+        match self.responder.transmitter.link.line(now) {
+            Some(Line::Found(status)) if status.bounds.most.is_none() => status.rate,
+            _ => None,
+        }
     }
 
     /// The limits in force.

@@ -67,12 +67,15 @@ impl<N: Net> Responder<N> {
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
                 self.transmitter.link.on_received(self.timers.now(), conn, bytes);
                 let (timers, scheduler) = (&self.timers, self.transmitter.link.scheduler_mut());
-                let (fresh, limits) = (&scratch[..bytes], &self.limits);
+                let (fresh, limits, awaits_header) = (&scratch[..bytes], &self.limits, conn.awaits_header());
                 let fresh = match self.service.behind_header(timers, conn, fresh, scheduler, limits) {
                     Ok(Some(fresh)) => fresh,
                     Ok(None) => return,
                     Err(Refused) => return self.close(at),
                 };
+                if awaits_header {
+                    self.transmitter.link.begin(conn);
+                }
                 if conn.channel.is_tls() {
                     self.receive_sealed(at, fresh);
                     return self.note_end_of_tls(at);

@@ -47,6 +47,8 @@ pub trait Sink {
     /// With `true`, lets a last segment that is not full wait for more bytes, for [`Sink::finish`] or for the close.
     /// With `false`, that segment leaves, even if a `send` had `more` set.
     fn cork(&self, is_corked: bool);
+    /// Lets the socket hold as many unsent bytes as its buffer, because no pace decides when they leave.
+    fn take_all(&self) {}
     /// Shuts down the sending side: the FIN may leave with the last byte.
     fn finish(&self);
     /// Makes the close drop unsent bytes and reset the connection.

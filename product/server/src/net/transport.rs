@@ -77,6 +77,11 @@ impl Sink for TcpSocket {
         let _ = rustix::net::sockopt::set_tcp_cork(self, is_corked);
     }
 
+    fn take_all(&self) {
+        // With 0 the system's limit applies, by default none. If this fails, the socket takes fewer bytes at a time.
+        let _ = SockRef::from(self).set_tcp_notsent_lowat(0);
+    }
+
     fn finish(&self) {
         // This fails only if the connection is closed already, which the worker will notice.
         let _ = rustix::net::shutdown(self, Shutdown::Write);

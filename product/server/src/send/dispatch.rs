@@ -126,7 +126,8 @@ impl Transmitter {
             if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
         let client = client.unwrap_or(connection.client);
-        let arrival = Arrival { size, framing: connection.delivery.framing(), class, client, path };
+        let (framing, bypasses_link) = (connection.delivery.framing(), self.link.bypasses_link(connection));
+        let arrival = Arrival { size, framing, class, client, path, bypasses_link };
         let id = match connection.protocol.group() {
             Some(group) => self.link.scheduler.arrive_on(now, group, arrival, precedence)?,
             None if connection.protocol.is_quiet() => {
@@ -166,7 +167,8 @@ impl Transmitter {
                 Direct::Begun(id)
             }
             failure => {
-                self.link.correct(now, connections[at].delivery.framing().wire_bytes(sent.carried_bytes));
+                let wire_bytes = connections[at].delivery.framing().wire_bytes(sent.carried_bytes);
+                self.link.correct_on(now, &connections[at], wire_bytes);
                 match failure {
                     Some(failure) => {
                         cut(&mut connections[at], outgoing.body());
@@ -187,7 +189,7 @@ impl Transmitter {
     /// bytes that left.
     pub fn send_sealed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> usize {
         let aside = connections[at].send_sealed();
-        self.link.correct(now, aside.wire_bytes);
+        self.link.correct_on(now, &connections[at], aside.wire_bytes);
         aside.bytes
     }
 
@@ -200,7 +202,7 @@ impl Transmitter {
         bytes: &[u8],
     ) -> usize {
         let aside = connections[at].send_aside(bytes);
-        self.link.correct(now, aside.wire_bytes);
+        self.link.correct_on(now, &connections[at], aside.wire_bytes);
         aside.bytes
     }
 

@@ -70,7 +70,8 @@ impl Transmitter {
         }
         // No grant covers bytes handed down outside responses.
         if control_bytes > 0 {
-            self.link.correct(now, connection.delivery.on_sent(control_bytes + connection.record_overhead()));
+            let wire_bytes = connection.delivery.on_sent(control_bytes + connection.record_overhead());
+            self.link.correct_on(now, connection, wire_bytes);
         }
         connection.delivery.was_full |= !is_all;
         self.link.settle_if_it_may(now, connection, has_jobs);

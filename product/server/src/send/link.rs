@@ -11,7 +11,7 @@ use super::own_queued_bytes::Below;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued};
 use crate::connection::{Acknowledged, Connection, Connections};
-use crate::net::{Socket, Status};
+use crate::net::{Sink, Socket, Status};
 
 /// The log reports once that the event loop hands down this much in advance, after `LATE_CHECKS_MIN` checks in a row
 /// (calls of [`Link::check`], about a second each).
@@ -167,7 +167,7 @@ impl Link {
     /// Corrects the scheduler's model by reading the queue below, when a grant is about to depend on it.
     pub(super) fn measure(&mut self, connections: &Connections<impl Socket>, now: Nanos, clock: &impl Fn() -> Nanos) {
         let Some(gauge) = &mut self.gauge else { return };
-        if self.scheduler.poll_timeout().is_none_or(|at| at > now) {
+        if self.scheduler.link_timeout().is_none_or(|at| at > now) {
             return;
         }
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
@@ -253,6 +253,9 @@ impl Link {
     /// Records that something was handed down on a connection, and charged. If others' bytes wait below us, one write
     /// at a time is watched.
     pub(super) fn note_written(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
+        if self.bypasses_link(&connections[at]) {
+            return;
+        }
         if self.is_blind() {
             if self.is_paced() {
                 let connection = &mut connections[at];
@@ -294,7 +297,7 @@ impl Link {
     /// long path a response keeps about two segments in the socket in every round trip. If they were charged, the link
     /// would idle for as long as they take to send.
     pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
-        if self.is_paced() {
+        if self.is_charged_for(connection) {
             let status = connection.socket.status();
             self.settle_by(now, connection, &status);
         }
@@ -319,8 +322,8 @@ impl Link {
 
     /// Charges the link for acknowledgements of payload that was received.
     pub fn on_received(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, payload_bytes: usize) {
-        self.note_received(payload_bytes);
-        if self.is_paced() {
+        if self.is_charged_for(connection) {
+            self.note_received(payload_bytes);
             match connection.delivery.on_received(payload_bytes) {
                 Acknowledged::Charge(wire_bytes) => self.correct(now, wire_bytes),
                 Acknowledged::Look => self.settle(now, connection),
@@ -330,6 +333,9 @@ impl Link {
 
     /// Settles after the last byte of a response, when no further look may follow.
     pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
+        if !self.is_charged_for(connection) {
+            return;
+        }
         let (is_read, status) = (self.is_gauged(), connection.socket.status());
         let (correction, look) = connection.delivery.settle(now, &status);
         let foreseen_bytes = connection.delivery.foresee(&status, ends_connection);
@@ -340,7 +346,7 @@ impl Link {
 
     /// Settles if that is worth a system call; `is_again` says that there will be another time.
     pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, is_again: bool) {
-        match self.is_paced() && self.may_look(connection) {
+        match self.is_charged_for(connection) && self.may_look(connection) {
             true if is_again => self.settle(now, connection),
             true => self.settle_last(now, connection, false),
             false => {}
@@ -349,11 +355,36 @@ impl Link {
 
     /// Settles when the connection ends.
     pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
-        if self.is_paced() && self.may_look(connection) {
+        if self.is_charged_for(connection) && self.may_look(connection) {
             let (correction, look) = connection.delivery.close(now, &connection.socket.status());
             let is_gauged = self.is_gauged();
             self.scheduler.pacer_mut().on_closed(now, correction, is_gauged);
             self.observe(now, connection.client, look);
+        }
+    }
+
+    /// Returns whether the line carries the bytes of a connection.
+    fn is_charged_for(&self, connection: &Connection<impl Socket>) -> bool {
+        self.is_paced() && !connection.peer.is_local
+    }
+
+    /// Returns whether the responses of a connection leave without grants of the line, because its client is not
+    /// reached over the line.
+    pub(super) fn bypasses_link(&self, connection: &Connection<impl Socket>) -> bool {
+        self.is_paced() && connection.peer.is_local
+    }
+
+    /// Begins to send on a connection of a client that is now known.
+    pub fn begin(&self, connection: &Connection<impl Socket>) {
+        if self.bypasses_link(connection) {
+            connection.socket.tcp().inspect(|tcp| tcp.take_all());
+        }
+    }
+
+    /// Charges wire bytes that left on a connection without a grant.
+    pub(super) fn correct_on(&mut self, now: Nanos, connection: &Connection<impl Socket>, charge_bytes: u64) {
+        if self.is_charged_for(connection) {
+            self.correct(now, charge_bytes);
         }
     }
 

@@ -157,7 +157,13 @@ impl Transmitter {
 
     /// The instant at which [`Transmitter::run`] must be called next; `None` if only an event can change anything.
     pub fn poll_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
-        let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), look_at(&self.link));
+        let grant_at = self.link.scheduler.poll_timeout();
+        [grant_at, self.link_timeout(connections)].into_iter().flatten().min()
+    }
+
+    /// The instant at which anything is due, except a grant of a job that does not use the link.
+    fn link_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
+        let (grant_at, look_at) = (self.link.scheduler.link_timeout(), look_at(&self.link));
         [grant_at, self.limit.timeout(), connections.timeout(), look_at].into_iter().flatten().min()
     }
 

@@ -31,14 +31,14 @@ impl Transmitter {
     /// Returns whether a response can skip the scheduler if no other response may become ready, because the scheduler
     /// would give it the first grant.
     pub fn is_direct(&self) -> bool {
-        let (link, is_drained) = (&self.link, || self.link.scheduler().poll_timeout().is_none());
+        let (link, is_drained) = (&self.link, || self.link.scheduler().link_timeout().is_none());
         self.is_direct && (!link.is_paced() || link.is_searching()) && is_drained()
     }
 
     /// Returns whether a grant is due while connections are being read: a paced link does not wait for the end of a
     /// turn.
     pub fn is_due(&self, connections: &Connections<impl Socket>, clock: impl Fn() -> Nanos) -> bool {
-        let is_due = || self.poll_timeout(connections).is_some_and(|at| at <= clock());
+        let is_due = || self.link_timeout(connections).is_some_and(|at| at <= clock());
         self.order == Order::Pace && !self.link.is_searching() && is_due()
     }
 

@@ -117,7 +117,9 @@ impl Transmitter {
             }
             Some(Failure::Blocked) => {
                 connection.on_full(&mut self.link.scheduler);
-                self.link.unacknowledged.note_full();
+                if !self.link.bypasses_link(connection) {
+                    self.link.unacknowledged.note_full();
+                }
             }
             Some(Failure::Absent) => {
                 let client = self.link.client_of(id);
@@ -204,6 +206,9 @@ fn room<S: Socket>(
     if overhead_bytes == 0 || sending.outgoing.is_sealed {
         let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
         return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
+    }
+    if link.bypasses_link(connection) {
+        return Room::unpaced(grant.room_bytes);
     }
     // Under TLS, segments do not align with the response's own bytes.
     let grant_bytes = link.scheduler.pacer().pace().grant_bytes(connection.delivery.framing());

@@ -145,7 +145,8 @@ impl World {
         }
         self.note(bytes.len() as u64);
         let client = usize::from(to.port() - PORT);
-        let leaves_at = self.uplink_leaves_at(bytes.len());
+        let is_local = client < self.plan.local_clients;
+        let leaves_at = if is_local { self.now } else { self.uplink_leaves_at(bytes.len()) };
         self.peers.datagrams.queued_bytes += bytes.len();
         self.schedule(leaves_at, Event::Datagram(Passing::Departure { bytes: bytes.len() }));
         let way = &mut self.peers.datagrams.ways[client];
@@ -180,7 +181,8 @@ impl World {
     pub fn on_datagram(&mut self, passing: Passing) {
         match passing {
             Passing::Up { client, bytes } => {
-                let from = SocketAddr::from(([198, 18, 200, client as u8 + 1], PORT + client as u16));
+                let [first, second] = self.plan.network_of(client);
+                let from = SocketAddr::from(([first, second, 200, client as u8 + 1], PORT + client as u16));
                 if self.peers.datagrams.inbox.len() < INBOX_MAX {
                     self.peers.datagrams.inbox.push_back((from, bytes));
                 }

@@ -12,6 +12,7 @@ mod datagrams;
 mod disk;
 mod files;
 mod listeners;
+mod local;
 mod net;
 mod outages;
 mod outcome;
@@ -51,6 +52,8 @@ struct Report {
     steps: u64,
     answered: u64,
     trace: u64,
+    /// The rate of the line, if the server has searched and found one.
+    found: Option<units::Rate>,
 }
 
 fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
@@ -63,6 +66,8 @@ fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
     if let Some(upstreams) = &mut plan.upstreams {
         upstreams.health = of_health.once_in(3).then(|| HealthPlan::of(&mut of_health));
     }
+    let mut of_local = Random::new(!seed.rotate_left(24));
+    plan.local_clients = if of_local.once_in(3) { of_local.between(1, 4) as usize } else { 0 };
     plan.is_staged = Random::new(!seed.rotate_left(16)).once_in(3);
     plan.is_coded = !plan.is_staged && Random::new(!seed.rotate_left(48)).once_in(3);
     let _staging = plan.is_staged.then(|| Staging::new(files::stages_of));

@@ -209,6 +209,10 @@ impl Sink for SimulatedTcp {
         self.world.borrow_mut().cork(self.at, is_corked);
     }
 
+    fn take_all(&self) {
+        self.world.borrow_mut().wires[self.at].link.unsent_bytes_max = usize::MAX;
+    }
+
     fn reset(&self) {
         self.world.borrow_mut().wires[self.at].server.ends_with_reset = true;
     }

@@ -17,6 +17,11 @@ const ORDERS: [(&str, Option<u64>); 6] = [
     ("fair", Some(1_250_000)),
 ];
 
+/// The network of the server's own clients.
+const LOCAL: [u8; 2] = [10, 0];
+/// The same network, as an operator writes it.
+pub const LOCAL_NETWORK: &str = "10.0.0.0/16";
+
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub clients: usize,
@@ -59,6 +64,11 @@ pub struct Plan {
     pub is_coded: bool,
     /// The link of every connection, if it is not random.
     pub link: Option<WireSettings>,
+    /// The server searches for the rate of the uplink.
+    pub is_searched: bool,
+    /// The number of clients, of TCP and again of HTTP/3, that are in the server's own network. Their bytes do not pass
+    /// the uplink.
+    pub local_clients: usize,
 }
 
 /// HTTP/3 clients, and the faults of datagrams.
@@ -170,7 +180,14 @@ impl Plan {
             is_staged: false,
             is_coded: false,
             link: None,
+            is_searched: false,
+            local_clients: 0,
         }
+    }
+
+    /// The network of a client, of TCP or of HTTP/3.
+    pub fn network_of(&self, client: usize) -> [u8; 2] {
+        if client < self.local_clients { LOCAL } else { [198, 18] }
     }
 
     /// The number of clients of all protocols.

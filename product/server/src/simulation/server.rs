@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use config::{Answers, Health, Pattern, Proxy, UpstreamAddress};
 use http2::floods::PROVOKED;
+use sched::line::Bounds;
 use sched::policy::PolicySpec;
 use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
@@ -18,13 +19,13 @@ use super::disk::DiskQueue;
 use super::files::Site;
 use super::net::SimulatedNet;
 use super::outages::HEALTH;
-use super::plan::{Plan, UpstreamPlan};
+use super::plan::{LOCAL_NETWORK, Plan, UpstreamPlan};
 use super::random::Random;
 use super::settings::Reloads;
 use super::udp::SimulatedUdp;
 use super::world::World;
 use crate::answer::{FormWaits, Handler};
-use crate::clients::Clients;
+use crate::clients::{Clients, NetworkList};
 use crate::connection_places::Places;
 use crate::event_loop::{Admission, Listener, Parts, Setup, Stop, Worker};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
@@ -64,6 +65,9 @@ fn scheduler(policy: &PolicySpec, plan: &Plan) -> Scheduler {
 }
 
 fn pace(plan: &Plan) -> Pace {
+    if plan.is_searched {
+        return Pace::UNKNOWN;
+    }
     plan.uplink_bytes_per_s.map_or(Pace::UNLIMITED, |rate| {
         Pace::of_line(Rate::from_bits_per_s(8 * rate).expect("it is more than nothing"))
     })
@@ -99,6 +103,12 @@ fn proxy(plan: &UpstreamPlan) -> Proxy {
     }
 }
 
+fn limits(plan: &Plan) -> Limits {
+    let local = (plan.local_clients > 0).then(|| LOCAL_NETWORK.parse().expect("a network"));
+    let local_networks = NetworkList::new(local.into_iter().collect());
+    Limits { connections_max: plan.places, client_connections_max: Some(0), local_networks, ..Limits::default() }
+}
+
 fn admission(places: &Arc<Places>, plan: &Plan, limits: &Limits) -> Admission {
     let clients = Arc::new(Clients::new(limits.clients(plan.places)));
     Admission::new(0, Arc::clone(places), clients, plan.memory_bytes, limits)
@@ -127,7 +137,10 @@ fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>)
 
 fn transmitter(plan: &Plan, policy: &PolicySpec, patience: Patience, reads: Reads) -> Transmitter {
     let built = policy.build();
-    let mut transmitter = Transmitter::new(Link::new(scheduler(policy, plan), None), patience);
+    let bounds = plan.is_searched.then_some(Bounds { least: None, first: None, most: None });
+    let link = Link::new(scheduler(policy, plan), None);
+    let link = if bounds.is_some() { link.with_bounds(bounds) } else { link };
+    let mut transmitter = Transmitter::new(link, patience);
     transmitter.reads = reads;
     transmitter.order = order(plan, policy);
     transmitter.is_direct = !built.follows_jobs() && !built.needs_path();
@@ -138,7 +151,7 @@ impl Server {
     pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
         let wake = Arc::new(Wake::new().expect("there are descriptors"));
         let disk = DiskQueue::new(Arc::clone(&wake), plan.memory_bytes / 4);
-        let limits = Limits { connections_max: plan.places, client_connections_max: Some(0), ..Limits::default() };
+        let limits = limits(&plan);
         let policy: PolicySpec = plan.policy.parse().expect("a policy");
         let cold = site.cold(plan.cold_permille, &mut random);
         let root = Root::open(&site.folder.path(""), Options::default()).expect("the folder is there").on(cold);
@@ -218,7 +231,8 @@ impl Server {
         let world = self.world.borrow();
         let of_datagrams = world.peers.datagrams.answered();
         let answered = world.peers.clients.iter().flatten().map(|client| client.answered).sum::<u64>() + of_datagrams;
-        Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.outcome.trace })
+        let (seconds, found) = ((world.now - began_at).as_secs_f64(), self.worker.found_rate(world.now));
+        Ok(Report { seconds, steps, answered, trace: world.outcome.trace, found })
     }
 
     fn tell_to_stop(&self) {

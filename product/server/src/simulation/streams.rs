@@ -122,6 +122,8 @@ fn plan(uplink_bytes_per_s: Option<u64>, protocol: Protocol) -> Plan {
         is_staged: false,
         is_coded: false,
         link: Some(LINK),
+        is_searched: false,
+        local_clients: 0,
     }
 }
 

@@ -124,6 +124,8 @@ pub struct Down {
     pub sent_bytes: u64,
     pub acked_bytes: u64,
     pub acked_at: Nanos,
+    /// The round trip of the last segment, with its wait for the uplink; `None` where no rate is searched.
+    pub rtt: Option<Nanos>,
     pub segments: u32,
     /// In transit, not in the client's memory yet.
     pub air_bytes: usize,
@@ -247,7 +249,7 @@ impl Wire {
 
     pub fn status(&self, now: Nanos) -> Status {
         let Down { sent_bytes, acked_bytes, segments, .. } = self.down;
-        let rtt = Nanos(2 * self.link.delay.0);
+        let rtt = self.down.rtt.unwrap_or(Nanos(2 * self.link.delay.0));
         Status {
             sent: Some(TcpSent { payload_bytes: sent_bytes, segments }),
             unsent_bytes: self.down.unsent.len() as u64,

@@ -244,8 +244,9 @@ impl World {
         let Some(asking) = &mut self.peers.clients[client] else { return };
         asking.wire = self.wires.len();
         let listener = usize::from(asking.is_secure());
-        let peer =
-            SocketAddr::from(([198, 18, (client / 200) as u8, (client % 200) as u8 + 1], 10_000 + client as u16));
+        let [first, second] = self.plan.network_of(client);
+        let address = [first, second, (client / 200) as u8, (client % 200) as u8 + 1];
+        let peer = SocketAddr::from((address, 10_000 + client as u16));
         self.wires.push(Wire::new(link, peer, Far::Client(client)));
         let at = self.wires.len() - 1;
         if !self.listeners.arrive(listener, at) {
@@ -406,12 +407,13 @@ impl World {
         wire.down.air_bytes += bytes;
         wire.down.free_at = now + wire.link.takes(bytes);
         let mut leaves_at = wire.down.free_at;
-        if matches!(wire.far, Far::Client(_)) {
+        if matches!(wire.far, Far::Client(client) if client >= self.plan.local_clients) {
             leaves_at = leaves_at.max(self.uplink_leaves_at(bytes));
         }
         let wire = &mut self.wires[at];
         let arrives_at = wire.down.last_arrival.max(leaves_at + wire.link.delay);
         wire.down.last_arrival = arrives_at;
+        wire.down.rtt = self.plan.is_searched.then(|| arrives_at + wire.link.delay - now);
         self.schedule(arrives_at, Event::Down { wire: at, bytes: left });
     }
 

@@ -1,7 +1,7 @@
 //! The limits that the flags set.
 
 use server::Patience;
-use server::{ClientWeights, Limits, MemoryLimit, SpoolConfig, TrustedProxies};
+use server::{ClientWeights, Limits, MemoryLimit, NetworkList, SpoolConfig};
 
 use super::Flags;
 
@@ -21,7 +21,8 @@ pub fn limits(flags: &Flags) -> Limits {
         holds_places: flags.max_accepted_connections.is_some(),
         client_prefix: flags.client_prefix,
         client_weights: ClientWeights::new(flags.client_weights.clone()),
-        trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
+        trusted_proxies: NetworkList::new(flags.trusted_proxies.clone()),
+        local_networks: NetworkList::new(flags.local_networks.clone()),
         // As in Apache, which has no limit for one client.
         client_connections_max: flags.client_connections.or(flags.max_accepted_connections.map(|_| 0)),
         memory: MemoryLimit::new(flags.memory),

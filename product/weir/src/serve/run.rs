@@ -276,6 +276,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         other_traffic_share: uplink.other_traffic_share,
         client_share: uplink.client_share,
         client_weights: uplink.client_weights,
+        local_networks: uplink.local_networks,
         workers: process.workers,
         connections: process.connections,
         max_accepted_connections: process.max_accepted_connections,
@@ -366,12 +367,12 @@ mod tests {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
 trusted_proxies = ['::1', '10.0.0.0/8']\nstate = '/s'
-[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nstarvation_share = '0.1%'\nother_traffic_share = '0.2%'\nclient_share = 'strict'\nclient_weights = ['198.18.0.0/16=8', '::1=2']
+[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nstarvation_share = '0.1%'\nother_traffic_share = '0.2%'\nclient_share = 'strict'\nclient_weights = ['198.18.0.0/16=8', '::1=2']\nlocal_networks = ['10.0.0.0/8', '::1']
 [limits]\nclient_prefix = '24,48'\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nmin_request_rate = 3\nmin_send_rate = '4'\nmin_send_rate_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nheader = '7s'\nbody = '8s'\nshutdown = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
-            --shaping paced --policy las --starvation-share 0.1% --other-traffic-share 0.2% --client-share strict --client-weight 198.18.0.0/16=8 --client-weight ::1=2 --client-prefix 24,48 --state /s --memory 64MiB --head-bytes 8KiB --head-fields 17 --min-request-rate 3 --min-send-rate 4 \
+            --shaping paced --policy las --starvation-share 0.1% --other-traffic-share 0.2% --client-share strict --client-weight 198.18.0.0/16=8 --client-weight ::1=2 --local-network 10.0.0.0/8 --local-network ::1 --client-prefix 24,48 --state /s --memory 64MiB --head-bytes 8KiB --head-fields 17 --min-request-rate 3 --min-send-rate 4 \
             --min-send-rate-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --header-timeout 7s --body-timeout 8s --shutdown-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(

@@ -26,6 +26,7 @@ mod http2;
 mod http3;
 mod https;
 mod limits;
+mod local_networks;
 mod logins;
 mod malformed;
 mod max_body;

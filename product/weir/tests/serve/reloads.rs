@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::common::{Hosted, content, get, run_to_end, wait_until, whole};
+use crate::local_networks::received_meanwhile;
 
 const SMALL: usize = 1 << 10;
 const MEDIUM: usize = 64 << 10;
@@ -51,6 +52,20 @@ fn limits_hold_for_what_comes_after_the_reload() {
     second.assert_gone();
     assert!(hosted.reload("").0);
     assert_eq!(hosted.server.connect().get("/size-1024").status, 200);
+}
+
+/// The connections that are open stay on the line.
+#[test]
+fn a_network_named_anew_is_local_for_new_connections() {
+    let hosted = Hosted::new(&[HUGE], "[uplink]\nrate = '1mbit'");
+    let path = format!("/size-{HUGE}");
+    let mut line = hosted.server.connect();
+    line.send(get(&path));
+    line.head();
+    let (is_used, said) = hosted.reload("[uplink]\nrate = '1mbit'\nlocal_networks = ['127.0.0.0/8']");
+    assert!(is_used && said.contains("uplink.local_networks"), "{said}");
+    let line_bytes = received_meanwhile(&mut line, &mut hosted.server.connect(), &path, HUGE);
+    assert!(line_bytes < HUGE / 4, "{line_bytes} bytes over a line of 1 Mbit/s");
 }
 
 #[test]

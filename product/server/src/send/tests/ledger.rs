@@ -318,3 +318,24 @@ proptest! {
         prop_assert_eq!(bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), left);
     }
 }
+
+/// A client of a local network was once held at the line's rate, and its bytes were the line's.
+#[test]
+fn bytes_to_a_local_client_are_not_the_lines() {
+    for is_local in [true, false] {
+        let mut bench = Bench::new("srpt", Some("1mbit"));
+        let (local, line) = (bench.socket('L', u64::MAX), bench.socket('A', u64::MAX));
+        local.is_acking.set(true);
+        let at = bench.open(&local);
+        bench.transmitter.connections[at].peer.is_local = is_local;
+        let began_at = bench.now.get();
+        bench.dispatch_on(at, Outgoing::new(vec![0; 1 << 20], Body::default(), End::Finish));
+        bench.drive();
+        let (took, ledger) = (bench.now.get() - began_at, bench.transmitter.link.scheduler().pacer().ledger());
+        let charged_bytes = ledger.charged_bytes();
+        assert_eq!(local.received.borrow().len(), 1 << 20);
+        assert_eq!((took == Nanos::ZERO, charged_bytes == 0), (is_local, is_local), "{took:?} {charged_bytes}");
+        assert_eq!(bench.transmitter.link.unacknowledged.look_at().is_none(), is_local);
+        assert!(bench.send(&line, 144_800) > Nanos::from_millis(1_000), "the line's own are held");
+    }
+}

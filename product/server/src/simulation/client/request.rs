@@ -142,6 +142,11 @@ impl Request {
         Request::new(format!("/f{file}"), kind, Some(file))
     }
 
+    /// A request for the whole of this file.
+    pub fn of_whole(file: usize) -> Request {
+        Request::new(format!("/f{file}"), Kind::Get, Some(file))
+    }
+
     /// A request that takes too long.
     pub fn late() -> Request {
         Request::new(String::new(), Kind::Late, None)

@@ -1,17 +1,18 @@
-//! Proxies whose information about their clients is trusted.
+//! Networks that an operator names: proxies whose information about their clients is trusted, and networks that are not
+//! reached over the uplink.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::Network;
 
-/// The networks of the trusted proxies; empty unless an operator names some.
+/// The networks; none unless an operator names some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Arc<[Network]>);
+pub struct NetworkList(Arc<[Network]>);
 
-impl TrustedProxies {
-    pub fn new(networks: Vec<Network>) -> TrustedProxies {
-        TrustedProxies(networks.into())
+impl NetworkList {
+    pub fn new(networks: Vec<Network>) -> NetworkList {
+        NetworkList(networks.into())
     }
 
     pub fn contain(&self, address: IpAddr) -> bool {
@@ -24,10 +25,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_networks_nobody_is_trusted() {
+    fn without_networks_no_address_is_in_them() {
         let of = |networks: &[&str], address: &str| {
             let networks = networks.iter().map(|network| network.parse().unwrap()).collect();
-            TrustedProxies::new(networks).contain(address.parse().unwrap())
+            NetworkList::new(networks).contain(address.parse().unwrap())
         };
         let proxies = ["127.0.0.1", "10.0.0.0/8", "fd00::/8"];
         assert!(["127.0.0.1", "::ffff:127.0.0.1", "10.1.2.3", "fd00::7"].iter().all(|proxy| of(&proxies, proxy)));
