@@ -103,7 +103,7 @@ put_back_files() {
     if [ "$(readlink /proc/self/ns/pid)" != "pid:[4026531836]" ]; then return; fi
     for file in /run/weir/*; do
         if [[ "${file##*/}" =~ ^(replaced|segments|upper|attached|line|classes|change)-([0-9]+)-[0-9]+((\.[0-9]+)?\.new)?$ ]] && ! is_held "${BASH_REMATCH[2]}"; then
-            rm -f "$file"
+            rm -rf "$file"
             echo "put-back: $file, of a namespace that is gone: removed"
         fi
     done
