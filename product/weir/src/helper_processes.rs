@@ -1,5 +1,5 @@
 //! The processes that do for a server what it may not do itself. One reads certificates and keys for a server that has
-//! switched to another user; the other runs the operator's program for DNS records.
+//! switched to another user; the other runs the operator's program for DNS records. A third is the nginx of the demo.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     match name.to_str()? {
         server::service_manager::KEYS_NAME => Some(server::service_manager::keep_keys),
         server::service_manager::HOOK_NAME => Some(server::service_manager::serve_hook),
+        crate::demo::nginx::NAME => Some(crate::demo::nginx::become_nginx),
         _ => None,
     }
 }

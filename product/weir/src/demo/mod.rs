@@ -1,25 +1,30 @@
-//! `weir demo`: compares the load times of a page from two servers, each behind its own slow line with downloads in
-//! flight.
+//! `weir demo`: compares the load times of a page from two servers or three, each behind its own slow line with
+//! downloads in flight.
 
 mod line;
 mod measure;
+pub mod nginx;
 
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use cli::Failure;
 use server::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use units::Rate;
 
+use self::nginx::Nginx;
 use crate::serve::run;
 
 const AFTER_HELP: &str = "\
-Both servers are Weir, one of them without an order, which sends as nginx does. Their lines
-have one queue of 100 packets each. Nothing leaves this machine.
+The servers are nginx, if it is on PATH, Weir without an order, which sends as nginx does, and
+Weir. Each has a line of its own with one queue of 100 packets. Nothing leaves this machine.
 
 Examples:
   weir demo
@@ -40,11 +45,17 @@ const TIME_MAX: Duration = Duration::from_secs(600);
 /// Downloads in each lane.
 const DOWNLOADS: usize = 2;
 const PAGE: &str = include_str!("page.html");
+/// The line that says how to get the lane of nginx.
+const NO_NGINX: &str = "A third lane shows nginx if it is on PATH: apt install nginx; PATH=$PATH:/usr/sbin weir demo";
+/// What the page says of the servers.
+const WITH_NGINX: &str = "nginx has sendfile and tcp_nopush and no other tuning. The other two servers are Weir; the \
+    first of them sends without an order.";
+const WITHOUT_NGINX: &str = "Both servers are Weir; the first sends without an order, as nginx does.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Rate of both lines
+    /// Rate of each line
     #[arg(long, value_name = "RATE", default_value = "10mbit", value_parser = rate)]
     rate: Rate,
     /// Address of the page that shows it
@@ -58,23 +69,74 @@ pub struct Args {
     time: Duration,
 }
 
+/// A server behind its line.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    name: &'static str,
+    /// The name in a sentence: `a page took 2 s in turn`.
+    said: &'static str,
+    line: SocketAddr,
+}
+
 pub fn main(args: Args) -> Result<(), Failure> {
+    let signals = Signals::new([SIGINT, SIGTERM])?;
+    // Dropped last: the servers have files in it.
     let folder = Folder::new()?;
-    let servers = [lane(&folder.0, "off")?, lane(&folder.0, &args.rate.to_string())?];
-    let lines = [line::start(args.rate, servers[0].address())?, line::start(args.rate, servers[1].address())?];
+    let nginx = nginx(&folder.0).inspect_err(|reason| eprintln!("{reason}")).ok();
+    let servers = [server(&folder.0, "off")?, server(&folder.0, &args.rate.to_string())?];
+    let lanes = lanes(args.rate, nginx.as_ref(), &servers)?;
+    let (ended, end) = mpsc::channel();
+    wait_for_signal(signals, ended.clone())?;
     if args.text {
-        let results = measure::lanes(lines, args.time)?;
-        println!("{}", measure::told(&results, args.rate).map_err(Failure::Failed)?);
-        return Ok(());
+        return printed(lanes, &args, ended, &end);
     }
-    let page = filled(lines, &args);
     let shown = folder.0.join("shown");
     std::fs::create_dir(&shown)?;
-    std::fs::write(shown.join("index.html"), page)?;
+    std::fs::write(shown.join("index.html"), filled(&lanes, &args))?;
     let shown = started(&shown, "off", args.listen)?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     println!("Open http://{}/ and watch for {}; ctrl-c ends this.", shown.address(), seconds(args.time));
-    signals.forever().next();
+    let _ = end.recv();
+    Ok(())
+}
+
+/// Starts nginx, or returns a line that says why there is none.
+fn nginx(folder: &Path) -> Result<Nginx, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = nginx::find(&path).ok_or_else(|| String::from(NO_NGINX))?;
+    Nginx::start(&program, folder).map_err(|reason| format!("No lane of nginx: {reason}"))
+}
+
+/// Starts a line in front of each server. Weir is the last lane.
+fn lanes(rate: Rate, nginx: Option<&Nginx>, [turns, weir]: &[Server; 2]) -> io::Result<Vec<Lane>> {
+    let nginx = nginx.map(|nginx| ("nginx", "with nginx", nginx.address()));
+    let of_weir = [("All in turn", "in turn", turns.address()), ("Weir", "with Weir", weir.address())];
+    let lane = |(name, said, server)| Ok(Lane { name, said, line: line::start(rate, server)? });
+    nginx.into_iter().chain(of_weir).map(lane).collect()
+}
+
+/// The end of the demo: the lanes as they were measured, or a signal.
+enum End {
+    Measured(io::Result<Vec<measure::Measured>>),
+    Signal,
+}
+
+fn wait_for_signal(mut signals: Signals, ended: mpsc::Sender<End>) -> io::Result<()> {
+    let wait = move || {
+        signals.forever().next();
+        let _ = ended.send(End::Signal);
+    };
+    thread::Builder::new().name("demo-signals".into()).spawn(wait).map(drop)
+}
+
+/// Measures the lanes and prints the result.
+fn printed(lanes: Vec<Lane>, args: &Args, ended: mpsc::Sender<End>, end: &mpsc::Receiver<End>) -> Result<(), Failure> {
+    let (time, measured) = (args.time, lanes.clone());
+    let measure = move || ended.send(End::Measured(measure::lanes(&measured, time)));
+    thread::Builder::new().name("demo-measure".into()).spawn(measure)?;
+    let Ok(End::Measured(results)) = end.recv() else {
+        return Err(Failure::Failed("no result: a signal ended it before".into()));
+    };
+    println!("{}", measure::told(&lanes, &results?, args.rate).map_err(Failure::Failed)?);
     Ok(())
 }
 
@@ -96,7 +158,7 @@ fn seconds(time: Duration) -> String {
 
 /// Starts a server of the folder, whose responses are ordered at this rate or not at all. Its downloads are aborted
 /// when it stops.
-fn lane(folder: &Path, rate: &str) -> Result<Server, Failure> {
+fn server(folder: &Path, rate: &str) -> Result<Server, Failure> {
     started(&folder.join("www"), rate, (Ipv4Addr::LOCALHOST, 0).into())
 }
 
@@ -112,17 +174,19 @@ fn started(folder: &Path, rate: &str, address: SocketAddr) -> Result<Server, Fai
     run::start(configuration, Path::new("weir.toml"), address)
 }
 
-/// The page with the addresses of both lanes.
-fn filled([turns, weir]: [SocketAddr; 2], args: &Args) -> String {
-    let lane = |address: SocketAddr| format!("http://{address}");
+/// The page with the addresses of the lanes.
+fn filled(lanes: &[Lane], args: &Args) -> String {
+    let lane =
+        |lane: &Lane| serde_json::json!({"name": lane.name, "said": lane.said, "at": format!("http://{}", lane.line)});
+    let note = if lanes.len() > 2 { WITH_NGINX.to_string() } else { format!("{WITHOUT_NGINX} {NO_NGINX}") };
     let settings = serde_json::json!({
-        "lanes": [lane(turns), lane(weir)], "objects": OBJECTS.len(), "downloads": DOWNLOADS,
-        "seconds": args.time.as_secs_f64(), "mbit": args.rate.bits_per_s() as f64 / 1e6,
+        "lanes": lanes.iter().map(lane).collect::<Vec<_>>(), "note": note, "objects": OBJECTS.len(),
+        "downloads": DOWNLOADS, "seconds": args.time.as_secs_f64(), "mbit": args.rate.bits_per_s() as f64 / 1e6,
     });
     PAGE.replace("{{settings}}", &settings.to_string())
 }
 
-/// The files of both lanes, removed at the end.
+/// The files of all lanes, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
