@@ -19,7 +19,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
 	@echo "make docs    a site of all pages, in target/docs/site"
-	@echo "make demo    a page beside downloads, with the order, without it and from nginx: open the address it prints"
+	@echo "make demo    a page during downloads, with the order, without it and from nginx: open the address it prints"
 	@echo "make test    every check, and the tests of the product; as root also those in network namespaces"
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"

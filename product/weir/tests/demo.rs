@@ -120,7 +120,7 @@ fn check_sentence(output: Output, begin: &str) -> String {
     let [out, err] = texts(output);
     match status {
         Some(0) => {
-            assert!(out.starts_with("Beside 2 downloads a page took ") && out.lines().count() == 1, "{out}{err}");
+            assert!(out.starts_with("During 2 downloads a page took ") && out.lines().count() == 1, "{out}{err}");
             assert!(out.contains(begin), "{out}{err}");
         }
         _ => assert!(status == Some(1) && out.is_empty() && err.contains("weir: no result: "), "{out}{err}"),

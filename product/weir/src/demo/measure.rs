@@ -124,7 +124,7 @@ pub fn told(lanes: &[Lane], results: &[Measured], rate: Rate) -> Result<String, 
     let compared = others.iter().enumerate().map(|(at, other)| compared(other / weir) + &than(at));
     let carried = results.iter().map(|result| format!("{:.1}", result.bits_per_s / 1e6));
     Ok(format!(
-        "Beside {DOWNLOADS} downloads a page took {}: {}. The lines carried {} Mbit/s.",
+        "During {DOWNLOADS} downloads a page took {}: {}. The lines carried {} Mbit/s.",
         listed(took),
         compared.collect::<Vec<_>>().join(", "),
         listed(carried)
@@ -165,7 +165,7 @@ mod tests {
         let said_of = |turns: &[f64], weir: &[f64]| said(&[("in turn", turns, 9.4e6), ("with Weir", weir, 9.2e6)]);
         let carried = "The lines carried 9.4 and 9.2 Mbit/s.";
         let sooner =
-            format!("Beside 2 downloads a page took 2.00 s in turn and 0.50 s with Weir: 4.0 times sooner. {carried}");
+            format!("During 2 downloads a page took 2.00 s in turn and 0.50 s with Weir: 4.0 times sooner. {carried}");
         assert_eq!(said_of(&[9.0, 1.0, 2.0], &[0.5]), Ok(sooner));
         for (turns, weir, compared) in [(0.5, 2.0, "4.0 times later"), (1.0, 1.0, "no sooner")] {
             assert!(said_of(&[turns], &[weir]).is_ok_and(|said| said.contains(compared)), "{compared}");
@@ -181,7 +181,7 @@ mod tests {
             let weir: (&str, &[f64], f64) = ("with Weir", &[0.5], 9.2e6);
             said(&[("with nginx", &[2.2], nginx_bits_per_s), ("in turn", &[0.5], 9.4e6), weir])
         };
-        let expected = "Beside 2 downloads a page took 2.20 s with nginx, 0.50 s in turn and 0.50 s with Weir: \
+        let expected = "During 2 downloads a page took 2.20 s with nginx, 0.50 s in turn and 0.50 s with Weir: \
             4.4 times sooner than with nginx, no sooner than in turn. The lines carried 9.5, 9.4 and 9.2 Mbit/s.";
         assert_eq!(lanes(9.5e6), Ok(expected.into()));
         assert!(lanes(7e6).is_err_and(|said| said.contains("7.0 of its 10.0")), "a lane that another hides");
