@@ -226,13 +226,7 @@ impl Hooks {
     pub fn end_head(&mut self, stream: u32, ends_stream: bool) {
         let ended = match &mut self.side {
             Side::Server(requests) => requests.end(stream, ends_stream, &mut self.bodies).map_err(Some),
-            Side::Client(responses) => {
-                if responses.end_head(stream, ends_stream) {
-                    Ok(())
-                } else {
-                    Err(None)
-                }
-            }
+            Side::Client(responses) => responses.end_head(stream, ends_stream).then_some(()).ok_or(None),
         };
         if let Err(refused) = ended {
             return self.on_malformed(stream, refused);

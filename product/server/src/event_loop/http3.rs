@@ -81,9 +81,7 @@ impl<N: Net> UdpEndpoint<N> {
             Arrival::New(attempt) => self.welcome(attempt, answers, acceptor, with),
             Arrival::For(key, incoming) => {
                 if let Some(at) = with.connections.slot(key.0).filter(|at| with.connections[*at].takes_frames()) {
-                    if !with.connections[at].peer.is_local {
-                        with.transmitter.link.note_received(came.bytes.len());
-                    }
+                    with.transmitter.link.note_received(&with.connections[at], came.bytes.len());
                     with.transmitter.receive_datagram(&mut with.connections, with.timers.now(), at, incoming);
                     with.connections.wake(at);
                 }

@@ -314,16 +314,18 @@ impl Link {
     }
 
     /// Reports received bytes to the estimator: many of them may fill the queue in front of the server.
-    pub fn note_received(&mut self, bytes: usize) {
-        if let Some(observer) = &mut self.observer {
+    pub fn note_received(&mut self, connection: &Connection<impl Socket>, bytes: usize) {
+        if self.is_charged_for(connection)
+            && let Some(observer) = &mut self.observer
+        {
             observer.on_received(bytes as u64);
         }
     }
 
     /// Charges the link for acknowledgements of payload that was received.
     pub fn on_received(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, payload_bytes: usize) {
+        self.note_received(connection, payload_bytes);
         if self.is_charged_for(connection) {
-            self.note_received(payload_bytes);
             match connection.delivery.on_received(payload_bytes) {
                 Acknowledged::Charge(wire_bytes) => self.correct(now, wire_bytes),
                 Acknowledged::Look => self.settle(now, connection),

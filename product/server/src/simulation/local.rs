@@ -57,44 +57,17 @@ const LINK: WireSettings = WireSettings {
     inbox_bytes_max: 256 << 10,
 };
 
-const HTTP3: Http3Plan = Http3Plan {
-    clients: 2,
-    seed: 1,
-    lost_permille: 0,
-    jitter_max: Nanos::ZERO,
-    payload_bytes_max: 1_472,
-    buffer_bytes: 4 << 20,
-};
-
 /// Two clients of TCP and two of HTTP/3, of which the first of each is local, if local clients are named.
 fn plan(is_named: bool, is_searched: bool) -> Plan {
     Plan {
         clients: 2,
         arrivals_over: Nanos::from_millis(1),
-        policy: "srpt",
         uplink_bytes_per_s: Some(UPLINK_BYTES_PER_S),
-        call_ns_max: 1,
-        wake_ns_max: 1,
-        unsent_bytes_max: 2 * 1460 + 1,
-        has_socket_faults: false,
-        cold_permille: 0,
-        disk_takes_max: Nanos::from_micros(10),
-        has_disk_errors: false,
-        places: 64,
-        memory_bytes: u64::MAX,
-        stop_after: None,
-        is_logged: false,
-        has_http2: true,
-        has_tls: true,
-        has_strange_clients: false,
-        has_attackers: false,
-        upstreams: None,
-        http3: Some(HTTP3),
-        is_staged: false,
-        is_coded: false,
+        http3: Some(Http3Plan { clients: 2, ..Http3Plan::QUIET }),
         link: Some(LINK),
         is_searched,
         local_clients: usize::from(is_named),
+        ..Plan::QUIET
     }
 }
 

@@ -71,6 +71,38 @@ pub struct Plan {
     pub local_clients: usize,
 }
 
+impl Plan {
+    /// A plan without faults, limits or random decisions, for one client of HTTP/1.1 or HTTP/2.
+    pub const QUIET: Plan = Plan {
+        clients: 1,
+        arrivals_over: Nanos::from_secs(1),
+        policy: "srpt",
+        uplink_bytes_per_s: None,
+        call_ns_max: 1,
+        wake_ns_max: 1,
+        unsent_bytes_max: 2 * 1460 + 1,
+        has_socket_faults: false,
+        cold_permille: 0,
+        disk_takes_max: Nanos::from_micros(10),
+        has_disk_errors: false,
+        places: 64,
+        memory_bytes: u64::MAX,
+        stop_after: None,
+        is_logged: false,
+        has_http2: true,
+        has_tls: true,
+        has_strange_clients: false,
+        has_attackers: false,
+        upstreams: None,
+        http3: None,
+        is_staged: false,
+        is_coded: false,
+        link: None,
+        is_searched: false,
+        local_clients: 0,
+    };
+}
+
 /// HTTP/3 clients, and the faults of datagrams.
 #[derive(Debug, Clone, Copy)]
 pub struct Http3Plan {
@@ -88,6 +120,16 @@ pub struct Http3Plan {
 }
 
 impl Http3Plan {
+    /// One client, whose datagrams all arrive in order.
+    pub const QUIET: Http3Plan = Http3Plan {
+        clients: 1,
+        seed: 1,
+        lost_permille: 0,
+        jitter_max: Nanos::ZERO,
+        payload_bytes_max: 1_472,
+        buffer_bytes: 4 << 20,
+    };
+
     pub fn of(random: &mut Random) -> Http3Plan {
         Http3Plan {
             clients: random.between(1, 6) as usize,

@@ -86,44 +86,18 @@ const UPSTREAMS: UpstreamPlan = UpstreamPlan {
     health: None,
 };
 
-const HTTP3: Http3Plan = Http3Plan {
-    clients: 1,
-    seed: 1,
-    lost_permille: 0,
-    jitter_max: Nanos::ZERO,
-    payload_bytes_max: 1_472,
-    buffer_bytes: 4 << 20,
-};
-
 /// A plan without failures.
 fn plan(uplink_bytes_per_s: Option<u64>, protocol: Protocol) -> Plan {
     Plan {
-        clients: 1,
-        arrivals_over: Nanos::from_secs(1),
-        policy: "srpt",
         uplink_bytes_per_s,
         call_ns_max: 2_000,
         wake_ns_max: 10_000,
-        unsent_bytes_max: if uplink_bytes_per_s.is_some() { 2 * 1460 + 1 } else { usize::MAX },
-        has_socket_faults: false,
-        cold_permille: 0,
+        unsent_bytes_max: if uplink_bytes_per_s.is_some() { Plan::QUIET.unsent_bytes_max } else { usize::MAX },
         disk_takes_max: Nanos::from_millis(1),
-        has_disk_errors: false,
-        places: 64,
-        memory_bytes: u64::MAX,
-        stop_after: None,
-        is_logged: false,
-        has_http2: true,
-        has_tls: true,
-        has_strange_clients: false,
-        has_attackers: false,
         upstreams: Some(UPSTREAMS),
-        http3: (protocol == Protocol::Http3).then_some(HTTP3),
-        is_staged: false,
-        is_coded: false,
+        http3: (protocol == Protocol::Http3).then_some(Http3Plan::QUIET),
         link: Some(LINK),
-        is_searched: false,
-        local_clients: 0,
+        ..Plan::QUIET
     }
 }
 

@@ -296,8 +296,11 @@ fn many_under_way_are_each_known_once() {
 #[test]
 fn what_clients_send_is_reported() {
     let mut bench = bench(None);
-    bench.transmitter.link.note_received(1000);
-    bench.transmitter.link.note_received(500);
+    let socket = bench.socket('A', 0);
+    let at = bench.open(&socket);
+    let Transmitter { own, connections } = &mut bench.transmitter;
+    own.link.note_received(&connections[at], 1000);
+    own.link.note_received(&connections[at], 500);
     assert_eq!(script(&mut bench).received_bytes, 1500);
 }
 
