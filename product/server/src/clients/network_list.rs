@@ -1,6 +1,7 @@
 //! Networks that an operator names: proxies whose information about their clients is trusted, and networks that are not
 //! reached over the uplink.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,8 +16,22 @@ impl NetworkList {
         NetworkList(networks.into())
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
+    }
+}
+
+/// The networks, separated by commas.
+impl fmt::Display for NetworkList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, network) in self.0.iter().enumerate() {
+            write!(f, "{}{network}", if nth > 0 { ", " } else { "" })?;
+        }
+        Ok(())
     }
 }
 

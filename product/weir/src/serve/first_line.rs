@@ -27,9 +27,8 @@ impl FirstLine {
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let certificates = certificates(config);
         let remarks = [memory(config.limits.memory), loops, account, certificates];
-        let remarks = [&remarks.concat(), &http3_off(config), &no_index(config), &reach(config), &ipv4_alone(config)]
-            .map(String::as_str)
-            .concat();
+        let places = [no_index(config), reach(config), ipv4_alone(config)].concat();
+        let remarks = [remarks.concat(), http3_off(config), local(config), places].concat();
         // Sockets of the process before this one are not those of a service manager.
         let passed = config.passed.iter().filter(|socket| !socket.is_own());
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
@@ -163,6 +162,15 @@ fn http3_off(config: &Config) -> String {
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
+}
+
+/// A remark about the clients that are not held at the rate of the line.
+fn local(config: &Config) -> String {
+    let networks = &config.limits.local_networks;
+    if networks.is_empty() || !config.shaping.is_paced() {
+        return String::new();
+    }
+    format!("; clients of {networks} do not use the line (--local-network, uplink.local_networks)")
 }
 
 /// A remark that an address without a host, which stands for all, is one of IPv4 here.

@@ -31,7 +31,9 @@ pub fn received_meanwhile(line: &mut Client, local: &mut Client, path: &str, len
 #[test]
 fn a_client_of_a_local_network_is_not_held_at_the_rate_of_the_line() {
     let site = Site::with(&[("large", &vec![b'x'; LARGE])]);
-    let server = Server::start(&site, &["--uplink", "1mbit", "--local-network", "127.0.0.2"]);
+    let server = Server::start(&site, &["--uplink", "1mbit", "--local-network", "127.0.0.2", "--local-network", "::1"]);
+    let said = server.stdout()[0].clone();
+    assert!(said.contains("; clients of 127.0.0.2/32, ::1/128 do not use the line (--local-network"), "{said}");
     let mut line = server.connect();
     line.send(get("/large"));
     line.head();
