@@ -59,7 +59,7 @@ def lines(notebook):
 
 
 def keys(row):
-    """The beginnings of a row that may name it: a table beside a download has figures from its second cell on."""
+    """The first cells of a row that may name it. A row with figures from its second cell on is named by its first."""
     return [tuple(row[:cells]) for cells in ((1,) if re.match(r"\d+\.\d", row[1]) else (3, 2))]
 
 

@@ -221,7 +221,7 @@ to = \"https://a.test*\"
 status = 301
 ";
 
-/// A folder with the files of those sites.
+/// A folder with the files of these sites.
 fn answers(name: &str) -> Folder {
     let folder = Folder::new(name);
     for path in ["www", "www/assets", "www/errors"] {

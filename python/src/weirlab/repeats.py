@@ -41,7 +41,7 @@ class _Repeat:
     pages: list[float] | None
     line: list[float | None] | None
     lost: tuple[int, int, float]
-    """Connections that the server's kernel gave up, requests, and the mean of those that completed."""
+    """Connections that the server's kernel gave up, requests, and the mean of the requests that completed."""
     fault: tuple[str, str] | None
     """The kind of fault and the reason, if the run may not be used."""
 

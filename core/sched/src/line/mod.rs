@@ -15,7 +15,7 @@
 //!   queue is drained.
 //! - **Trial**: every cut is a trial. If the queue stays, it belongs to others on the same line, and the pace returns
 //!   to its former value.
-//! - **Held**: clients send so much that the queue may be in front of the server ([`uploads`]).
+//! - **Held**: the queue may be in front of the server, because clients send a lot ([`uploads`]).
 //!
 //! Round trips of single connections fail in two ways: a connection that begins in a queue never sees a shorter round
 //! trip, and a client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]),

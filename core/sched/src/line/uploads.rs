@@ -38,7 +38,7 @@ impl Recent {
         self.charged_bytes -= self.charged_bytes / RECENT_PARTS;
     }
 
-    /// Returns whether clients send so much that the queue in front of the server may be theirs.
+    /// Returns whether clients send enough to fill the queue in front of the server.
     pub fn are_uploads(&self) -> bool {
         self.received_bytes > UPLOAD_BYTES_MIN && self.received_bytes * 1000 > self.charged_bytes * UPLOAD_PERMILLE
     }

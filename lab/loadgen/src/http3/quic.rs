@@ -174,7 +174,7 @@ impl Quic {
         let _ = self.connection.send_stream(id).reset(code.into());
     }
 
-    /// Closes the connection. Only the datagram that tells the server so will be sent.
+    /// Closes the connection. The only further datagram reports this to the server.
     pub(super) fn close(&mut self, now: Nanos, code: u32) {
         self.connection.close(self.instant(now), VarInt::from(code), Bytes::new());
     }

@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The connections of floods that need few, and of the slow heads, which wait for every byte.
 const FEW: u32 = 50;
 const SLOW: u32 = 10;
-/// The frames or requests on each of those connections.
+/// The frames or requests on each of these connections.
 const MANY: u32 = 2000;
 const BATCH: u32 = 100;
 const SLOW_HEAD_BYTES: usize = 4000;

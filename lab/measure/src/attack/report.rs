@@ -8,7 +8,7 @@ use crate::bench::table::aligned;
 pub struct Row {
     pub attack: &'static str,
     pub server: &'static str,
-    /// The number of connections held at the same time until the end, and of those given up because the server refused
+    /// The number of connections held at the same time until the end, and of connections given up because the server refused
     /// or ended them.
     pub connections: [u32; 2],
     pub upload_bytes: u64,

@@ -30,8 +30,8 @@ pub fn reaped_children_cpu_seconds() -> f64 {
     Process::myself().and_then(|process| process.stat()).map_or(0.0, |stat| seconds(ticks(stat)))
 }
 
-/// CPU seconds of all processes of the machine since it started, and those its host gave to others; not interrupts, which serve
-/// whoever is measured.
+/// Returns the CPU seconds of all processes since the machine started, and the seconds that its host gave to other machines.
+/// Interrupts are left out, because they are work for the measured servers.
 pub fn machine_cpu_seconds() -> f64 {
     KernelStats::current().map_or(0.0, |stats| {
         let all = stats.total;

@@ -16,7 +16,7 @@ pub struct Flight {
     pub is_closed: bool,
     /// The user who waits for it before sending the next request.
     pub user: Option<u32>,
-    /// The connection that carries it together with others; `None` if it has its own, or one of those used in turn.
+    /// The connection that carries it together with others; `None` if it has its own, or one of several that are used in turn.
     pub stream: Option<Stream>,
 }
 

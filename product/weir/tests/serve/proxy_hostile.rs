@@ -287,7 +287,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     command.args(["proxy", &of_weir.address.to_string(), "--listen", "127.0.0.1:0", "--uplink", "off"]);
     let server = Server::spawn(command);
     let nginx = Nginx::before(of_nginx.address);
-    // The number of requests that reached an upstream complete, and of those that nginx passed on in the same form.
+    // The number of requests that reached an upstream complete, and of requests that nginx passed on in the same form.
     let (mut whole, mut alike) = (0, 0);
     let both = [(true, refused()), (false, rewritten())];
     for (is_refused, said) in both.into_iter().flat_map(|(is, all)| all.into_iter().map(move |said| (is, said))) {

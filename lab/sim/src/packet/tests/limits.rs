@@ -20,7 +20,7 @@ fn a_syn_that_never_gets_in_is_refused_in_the_end() {
     let path = PathConfig { loss_back: 0.9, ..PathConfig::default() };
     let config = Config { tcp, paths: vec![path], ..Config::default() };
     let (outcome, records) = records(&config, &jobs(&[(0, 100); 20]));
-    // 1 + 2 + 4 seconds. Some of those that got in are given up later, because the server does not receive their
+    // 1 + 2 + 4 seconds. Some accepted connections are given up later, because the server does not receive their
     // request.
     let refused = records.iter().filter(|record| record.end_ns == 7_000_000_000).count() as u64;
     assert!(refused >= 10 && refused <= outcome.refused, "{refused} of {}", outcome.refused);
