@@ -400,7 +400,7 @@ fn a_malformed_request_has_a_reason_and_is_shown() {
         let [method, target] = [&refused.shown.method, &refused.shown.target].map(|text| String::from_utf8_lossy(text));
         (refused.reject.reason, format!("{method} {target}"))
     };
-    let of_authority = "an :authority that is none";
+    let of_authority = "an invalid :authority";
     assert_eq!(shown(&[(":authority", "a b"), scheme, path, method]), (of_authority, "GET /".into()));
     assert_eq!(shown(&[method, scheme, authority]), ("pseudo-fields other than those of the method", "GET ".into()));
     let long = "/x".repeat(SHOWN_BYTES_MAX);

@@ -94,8 +94,8 @@ const GONE: &[(&str, &str)] = &[
     ("--into", "responses go into bands; leave it out"),
     ("--records", RECORDS),
     ("server.records", RECORDS),
-    ("--ktls", "records are made in the process; leave it out"),
-    ("server.ktls", "records are made in the process; leave it out"),
+    ("--ktls", "Weir makes TLS records itself; leave it out"),
+    ("server.ktls", "Weir makes TLS records itself; leave it out"),
 ];
 
 const ADDRESS: &str = "the address is --listen, for example --listen :8080";
@@ -150,7 +150,7 @@ mod tests {
             assert!(!instead.contains('\n') && !instead.ends_with('.'), "{word}");
             assert!(keys().all(|key| key.path != *word), "{word}");
         }
-        assert_eq!(gone("--ktls").unwrap(), "`--ktls` is gone: records are made in the process; leave it out");
+        assert_eq!(gone("--ktls").unwrap(), "`--ktls` is gone: Weir makes TLS records itself; leave it out");
         assert_eq!(gone("--port"), None);
         assert_eq!(
             gone("uplink.guard").unwrap(),

@@ -74,7 +74,7 @@ mod tests {
             ("uplink", "client-share", "unknown key `uplink.client-share`: did you mean `uplink.client_share`?"),
             ("", "sites", "unknown key `sites`: did you mean `site`?"),
             ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
-            ("server", "ktls", "`server.ktls` is gone: records are made in the process; leave it out"),
+            ("server", "ktls", "`server.ktls` is gone: Weir makes TLS records itself; leave it out"),
             ("listener", "zzz", "unknown key `listener.zzz`: expected address, tls, http3, proxy_protocol"),
         ] {
             assert_eq!(unknown_key(table, name), said);

@@ -35,7 +35,7 @@ pub enum Flood {
         "more WINDOW_UPDATE frames than 1000 in a second and one for each 256 bytes or two for each part of a body sent"
     )]
     Updates,
-    #[error("more cancelled streams (RST_STREAM) than 200 at once and 20 in a second")]
+    #[error("more cancelled streams (RST_STREAM) than a burst of 200 and 20 per second")]
     Resets,
     #[error("more errors of streams than 100 at once and 10 in a second")]
     Provoked,

@@ -153,7 +153,7 @@ impl RequestBuilder {
             b":scheme" if !is_scheme(value) => return Err(MalformedRequest("a :scheme that is none")),
             b":scheme" => std::mem::replace(&mut pseudo.has_scheme, true),
             b":path" => pseudo.path.replace(list.push(name, kept)).is_some(),
-            b":authority" if !is_authority(value) => return Err(MalformedRequest("an :authority that is none")),
+            b":authority" if !is_authority(value) => return Err(MalformedRequest("an invalid :authority")),
             // The authority replaces Host (RFC 9113 section 8.3.1).
             b":authority" => pseudo.authority.replace(list.push(b"host", kept)).is_some(),
             b":protocol" if self.has_tunnels => pseudo.protocol.replace(list.push(name, kept)).is_some(),

@@ -42,7 +42,7 @@ pub static ACCESS: &[Key] = &[
     key(
         "site.access.auth_url",
         text(Form::AuthUrl),
-        Absent("no server is asked"),
+        Absent("no server is queried"),
         "Server that each request is shown to first (Authelia, Authentik, oauth2-proxy). 2xx lets it pass; any other answer is the client's.",
         r#""http://127.0.0.1:9091/api/authz/forward-auth""#,
     ),

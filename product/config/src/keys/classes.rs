@@ -11,9 +11,7 @@ pub static CLASSES: &[Key] = &[
     key(
         "class.weight",
         whole(1, 1000),
-        Absent(
-            "1 with a rate or policy of its own; else it shares by response, in one order with the other classes without",
-        ),
+        Absent("1 for a class with a rate or policy; other classes share by response, in one order"),
         "Weight of the class among the classes of its priority that have something to send.",
         "3",
     ),

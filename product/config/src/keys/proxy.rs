@@ -64,7 +64,7 @@ pub static PROXY: &[Key] = &[
         "site.proxy.max_concurrent_requests",
         whole(1, 65535),
         Is("256"),
-        "Maximum requests in flight to each upstream, all event loops together; others wait, clients in turns, then get 503.",
+        "Maximum requests in flight to each upstream, over all event loops; others wait, clients in turns, and then get 503.",
         "8",
     ),
     key(

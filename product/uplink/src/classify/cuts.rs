@@ -45,9 +45,9 @@ impl Cuts {
                 }
                 Ok(cuts.clone())
             }
-            Cuts::Learned if policy == Policy::Srrt => {
-                Err(Error::new("cut points of srrt are times, not learned from sizes: write --cuts with microseconds"))
-            }
+            Cuts::Learned if policy == Policy::Srrt => Err(Error::new(
+                "cut points of srrt are times and are not learned from sizes: write --cuts with microseconds",
+            )),
             Cuts::Learned => match sizes {
                 Some(sizes) if sizes.total() >= SIZES_MIN => {
                     let quantile = |part| sizes.quantile(part);

@@ -107,7 +107,7 @@ impl Page {
         let figures: [QueueMetric; 5] = [
             ("packets_total", "counter", "Packets that left", |of| of.packets),
             ("bytes_total", "counter", "Bytes that left, with the interface's own header", |of| of.bytes),
-            ("dropped_packets_total", "counter", "Packets that found it full", |of| of.drops),
+            ("dropped_packets_total", "counter", "Packets dropped because it was full", |of| of.drops),
             ("waiting_packets", "gauge", "Packets that wait", |of| of.backlog_packets),
             ("waiting_bytes", "gauge", "Bytes that wait", |of| of.backlog_bytes),
         ];

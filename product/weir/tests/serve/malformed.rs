@@ -28,7 +28,7 @@ const HEADS: [(Fields, &str, &str); 5] = [
         "/c",
         "two different content-lengths",
     ),
-    (&[METHOD, SCHEME, (":authority", "a@b"), (":path", "/d")], "/d", "an :authority that is none"),
+    (&[METHOD, SCHEME, (":authority", "a@b"), (":path", "/d")], "/d", "an invalid :authority"),
 ];
 const METHOD: (&str, &str) = (":method", "GET");
 const SCHEME: (&str, &str) = (":scheme", "https");

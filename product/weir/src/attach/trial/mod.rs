@@ -157,7 +157,7 @@ impl Before {
         let has_rate = |tree: Tree| tree::same(&tree.plan, &tried.tree);
         let tree = tree::find(interface).ok().flatten();
         if !classify::find(interface)?.is_some_and(is_tried) || !tree.is_none_or(has_rate) {
-            return Ok("left as another command, or an attach that failed, has left it");
+            return Ok("left alone: another command, or a failed attach, has changed it");
         }
         let _changing = line::changing(interface)?;
         let Some(settings) = &self.classifier else {

@@ -74,8 +74,11 @@ impl Collector for Told {
             ("http_responses_aborted", "Responses that ended before their last byte", None),
             |count| count.cut,
         )?;
-        let bytes =
-            ("http_response", "Bytes sent of responses, heads included, also of those in flight", Some(Unit::Bytes));
+        let bytes = (
+            "http_response",
+            "Bytes of responses that were sent, with heads and responses in flight",
+            Some(Unit::Bytes),
+        );
         self.counts(&mut encoder, bytes, |count| count.bytes)?;
         let wire = ("wire", "Bytes handed to the link at a pace, with their headers", Some(Unit::Bytes));
         let mut wire = described(&mut encoder, &wire, MetricType::Counter)?;
