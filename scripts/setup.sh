@@ -40,6 +40,7 @@ test           ip       iproute2         experiments in network namespaces
 test           tc       iproute2         experiments in network namespaces
 test           nft      nftables         weir attach behind redirected ports
 test           ethtool  ethtool          experiments without offloads
+test           strace   strace           kills of weir attach at its system calls
 test           qemu-system-x86_64 qemu-system-x86 tests on another kernel
 test           busybox  busybox-static   tests on another kernel
 test           modprobe kmod             tests on another kernel
