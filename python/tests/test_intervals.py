@@ -54,13 +54,13 @@ def test_figures_of_a_run():
     }
     assert {name: figures.figure(name, run) for name in values} == pytest.approx(values)
     assert figures.figure("bytes", responses([1, 4, 5])) == 6
-    with pytest.raises(figures.NotKept, match="bytes: these responses were not kept with it"):
+    with pytest.raises(figures.NoFigure, match="bytes: these responses were not kept with it"):
         figures.figure("bytes", run)
     with pytest.raises(ValueError, match="`server_cpu` is no figure"):
         figures.figure("server_cpu", run)
     with pytest.raises(ValueError, match="no request counts"):
         figures.figure("response_time_ms.mean", run, np.zeros(4, bool))
-    with pytest.raises(figures.NotKept, match="slowdown: these responses were not kept with it"):
+    with pytest.raises(figures.NoFigure, match="slowdown: these responses were not kept with it"):
         figures.figure("slowdown_mean", run)
     assert figures.figure("slowdown_mean", run, alone_ms=np.array([1, 2, 2.5, 1])) == 1.25
 
@@ -78,8 +78,8 @@ def test_figures_of_what_was_measured_from_outside():
         "samples.listen_drops_total.first_s": 3e-9,
     }
     assert {name: figures.counter(name, samples) for name in values} == values
-    for name, of in (("accept_drops", samples), ("syn_drops", None), ("samples.queue.first_s", samples.slice(1, 1))):
-        with pytest.raises(figures.NotKept, match=name):
+    for name, of in (("samples.absent.max", samples), ("syn_drops", None), ("samples.queue.first_s", samples.slice(1, 1))):
+        with pytest.raises(figures.NoFigure, match=name):
             figures.counter(name, of)
 
 

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--only", action="append", default=[], metavar="AXIS=VALUE", help="only the cells with this value")
     sweep.add_argument("--workers", type=int, metavar="N", help="runs at once (one per core)")
     sweep.add_argument("--engine", choices=("local", "ray"), default="local")
-    page = commands.add_parser("items", help="the page of all items of the papers, of the project that this folder is")
+    page = commands.add_parser("items", help="write the tables of all items of the papers, in the project that this folder is")
     page.set_defaults(command=_items)
     kept = commands.add_parser("keep", help="write the response times of an experiment into a result: RESULT/responses")
     kept.set_defaults(command=_keep)
@@ -113,7 +113,8 @@ def _show(done: int, of: int) -> None:
 
 
 def _items(args: argparse.Namespace) -> int:
-    sys.stdout.write(items.read(".").page())
+    for path, text in items.read(".").pages(".").items():
+        write_text(path, text)
     return 0
 
 

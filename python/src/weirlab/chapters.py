@@ -10,14 +10,13 @@ from functools import cached_property
 import pyarrow.compute as pc
 
 from . import figures
-from .claims import NOT_COMPARABLE, REFUTED, REPRODUCED, VERDICTS, VOID, claims_of
-from .conditions import apart, not_a_wire, number
+from .claims import NOT_COMPARABLE, REFUTED, VERDICTS, VOID, claims_of
+from .conditions import not_a_wire, number
 from .folders import Experiment
 from .judgement import Found, findings
 from .points import Point, points_in
 from .recorded import Responses, Run
-from .texts import lost, short
-from .texts import markdown as table
+from .texts import lost, markdown as table, short
 
 _BOUNDS = (
     "The bound is a fluid: any part of any response at any instant, no handshake; no schedule is lower. The "
@@ -71,8 +70,7 @@ def _chapter(of: Chapter) -> str:
     text = f"\n## {f'{_title(figure)}: ' if figure else ''}{name}\n\n"
     text += f"{said['question']}\n\n" if said.get("question") else ""
     if figure:
-        rest = _others(of.findings)
-        text += f"The paper: {figure['claim']}. **{_tally(of.findings)}**{f': {rest}' if rest else ''}.\n\n"
+        text += f"The paper: {figure['claim']}. **{_tally(of.findings)}**.\n\n"
     if of.findings:
         text += of_claims(of.findings, "measured ± 95 %") + "\n"
     absent = "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(of.not_here))
@@ -87,37 +85,30 @@ def _title(figure: dict[str, str]) -> str:
 
 
 def _tally(found: Sequence[Found]) -> str:
-    """`4 of 6 claims reproduced`; void and unmeasured ones are among the six."""
-    count = sum(of.verdict == REPRODUCED for of in found)
-    if not found:
-        return "no claim to check"
-    return f"{count} of {len(found)} claim{'' if len(found) == 1 else 's'} reproduced"
-
-
-def _others(found: Sequence[Found]) -> str:
-    """The number of claims with each other verdict."""
-    counts = ((verdict, sum(of.verdict == verdict for of in found)) for verdict in VERDICTS if verdict != REPRODUCED)
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
+    """`Claims: 4 reproduced, 1 refuted`: the number of claims with each verdict."""
+    counts = ((verdict, sum(of.verdict == verdict for of in found)) for verdict in VERDICTS)
+    return f"Claims: {', '.join(f'{count} {verdict}' for verdict, count in counts if count) or 'none'}"
 
 
 def of_claims(findings: Iterable[Found], measured: str) -> str:
     """A table of claims with what was found, which has this heading, and its verdict."""
-    return table(("claim", measured, "bound", "verdict"), [[*_claim_cells(found), _verdict(found)] for found in findings])
+    return table(("claim", measured, "verdict"), [(_claimed(of), _found(of), _verdict(of)) for of in findings])
+
+
+def _claimed(found: Found) -> str:
+    return f"{found.claim.text}{f' [{found.point}]' if found.point else ''}"
 
 
 _TIMES = " ×"  # noqa: RUF001
 
 
-def _claim_cells(found: Found) -> list[str]:
-    """Claim, measured and bound."""
+def _found(found: Found) -> str:
     claim, of = found.claim, found.estimate
+    if of is None:
+        return "-"
     unit = _TIMES if claim.over is not None and not figures.is_of_pairs(claim.value) else ""
-    measured = "-"
-    if of is not None:
-        ends = "" if of.low is None or of.high is None else f" ({short(of.low)} to {short(of.high)})"
-        measured = f"{short(of.value)}{unit}{ends}, {found.traces} trace{'' if found.traces == 1 else 's'}"
-    bound = "-" if found.bound is None else f"{short(found.bound)}{unit}"
-    return [f"{claim.text}{f' [{found.point}]' if found.point else ''}", measured, bound]
+    ends = "" if of.low is None or of.high is None else f" ({short(of.low)} to {short(of.high)})"
+    return f"{short(of.value)}{unit}{ends}, {found.traces} trace{'' if found.traces == 1 else 's'}"
 
 
 def _verdict(found: Found) -> str:
@@ -139,7 +130,7 @@ def _point(point: Point) -> str:
     cells = [[f"~~{cell(row)}~~" if row.run.void else cell(row) for _, cell in columns] for row in rows]
     text = (f"### {point.name}\n\n" if point.name else "") + table([heading for heading, _ in columns], cells) + "\n"
     for row in rows:
-        reasons = (("void", row.run.void), ("not a wire", row.wire), ("not comparable", row.apart), ("lost", row.lost))
+        reasons = (("void", row.run.void), ("not a wire", row.wire), ("lost", row.lost))
         text += "".join(f"- {what}: {row.run.name}: {why}\n" for what, why in reasons if why)
     text += "".join(f"- not here: {names}: {why}\n" for names, why in _by_reason(point.skipped.items()))
     text += f"\n{_conditions(rows[0].run)}; bound {_optional(rows[0].bound_ms)} ms, "
@@ -158,7 +149,6 @@ class _Row:
 
     def __init__(self, point: Point, name: str) -> None:
         self.point, self.run = point, point.runs[name]
-        self.is_virtual = self.run.environment.get("clock") == "virtual"
         self.of = point.responses[name]
 
     @cached_property
@@ -173,33 +163,11 @@ class _Row:
     def wire(self) -> str | None:
         return not_a_wire(self.run, self.point.responses[self.run.name])
 
-    @cached_property
-    def apart(self) -> str | None:
-        """The reason why the run is not compared with its baseline, or None."""
-        base = self.point.runs.get(self.base_name)
-        return None if base is None else apart(self.run, base)
-
     @property
     def lost(self) -> str | None:
         """What the server's kernel gave up, with the mean of the rest, or None."""
         count, done = self.run.given_up, self.of.ms[self.of.is_complete]
         return lost(count, len(self.of.ms), float(done.mean()) if len(done) else 0.0) if count else None
-
-    @property
-    def base_name(self) -> str:
-        """The run that this one is compared with: the one that it names, or the first."""
-        name: str = self.run.manifest.get("baseline") or next(iter(self.point.runs))
-        return name
-
-    def compared(self, of: Callable[[Responses], float]) -> str:
-        """A comparison with the baseline; one with a void run is worth no more than that run."""
-        base = self.point.runs.get(self.base_name)
-        if self.apart is not None:
-            return "not comparable"
-        if base is None or base is self.run:
-            return "-"
-        theirs, mine = of(self.point.responses[self.base_name]), of(self.of)
-        return "-" if not mine else short(theirs / mine) + (" (void baseline)" if base.void else "")
 
     def figure(self, name: str) -> str:
         """A figure of it, if it has it."""
@@ -207,7 +175,7 @@ class _Row:
             if figures.is_counter(name):
                 return short(figures.counter(name, self.run.samples()))
             return short(figures.figure(name, self.of, alone_ms=self.point.alone_ms_of(self.run.name)))
-        except (figures.NotKept, figures.NoRequests):
+        except figures.NoFigure:
             return "-"
 
     def incomplete(self) -> str:
@@ -219,34 +187,22 @@ class _Row:
         return ", ".join(f"{ways[way]} {way.replace('_', ' ')}" for way in ordered) or "0"
 
     def over_bound(self, bound: float | None) -> str:
-        """A ratio to a bound is quoted from a link that does not serialise only with that said."""
-        ratio = "-" if not bound else short(float(self.of.ms.mean()) / bound)
-        return ratio + (" (not a wire)" if self.wire else "")
+        return "-" if not bound else short(float(self.of.ms.mean()) / bound)
 
     def server(self) -> str:
         return ", ".join(str(self.run.manifest.get(key, "")) for key in ("server", "policy", "shaping"))
 
     def server_cpu(self) -> str:
-        return "-" if self.is_virtual else _optional(self.run.manifest.get("server_cpu"))
-
-    def lateness_ms(self) -> str:
-        """The 99th percentile of the load's lateness, or `virtual` for a run on the virtual clock."""
-        late = self.run.manifest.get("lateness_ns_p99")
-        return "virtual" if self.is_virtual else "-" if late is None else short(late / 1e6)
+        is_virtual = self.run.environment.get("clock") == "virtual"
+        return "-" if is_virtual else _optional(self.run.manifest.get("server_cpu"))
 
 
 _OUTCOMES = ("incomplete", "refused", "reset", "timed_out", "aborted", "wrong")
-_MEAN: Callable[[Responses], float] = lambda of: float(of.ms.mean())  # noqa: E731
 
 
 def _top_ms(of: Responses) -> float:
     """The mean of the largest hundredth of a run's own requests, which are its neighbours' only under an open load."""
     return float(of.ms[figures.share_within(of.size_bytes, 99, 100)].mean())
-
-
-def _attempts(row: _Row) -> str:
-    said = row.figure("attempts_mean")
-    return "-" if said == "1" else said
 
 
 def _optional(value: float | None) -> str:
@@ -260,21 +216,16 @@ _COLUMNS: list[_Column] = [
     ("completed", lambda row: row.figure("completed"), True),
     ("incomplete", lambda row: row.incomplete(), True),
     ("mean, ms", lambda row: row.figure("response_time_ms.mean"), True),
-    ("times sooner", lambda row: row.compared(_MEAN), True),
     ("slowdown", lambda row: row.figure("slowdown.mean"), True),
     ("p50, ms", lambda row: row.figure("response_time_ms.p50"), True),
     ("p99, ms", lambda row: row.figure("response_time_ms.p99"), True),
     ("longest, ms", lambda row: row.figure("response_time_ms.max"), True),
     ("largest 1 %, ms", lambda row: short(_top_ms(row.of)), True),
-    ("largest 1 % / baseline", lambda row: row.compared(lambda of: 1 / _top_ms(of)), True),
     ("variance, ms²", lambda row: row.figure("response_time_ms.variance"), True),
     ("SCV", lambda row: row.figure("response_time_ms.scv"), True),
     ("mean / bound", lambda row: row.over_bound(row.bound_ms), True),
     ("mean / packet bound", lambda row: row.over_bound(row.packet_bound_ms), True),
-    ("attempts", _attempts, False),
     ("most connections", lambda row: row.figure("connections_max"), False),
     ("SYNs dropped", lambda row: row.figure("syn_drops"), False),
-    ("accept queue full", lambda row: row.figure("accept_drops"), False),
     ("server CPU", lambda row: row.server_cpu(), False),
-    ("late p99, ms", lambda row: row.lateness_ms(), True),
 ]

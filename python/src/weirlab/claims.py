@@ -43,7 +43,7 @@ class Claim:
     least: float | None = None
     most: float | None = None
     larger: str | None = None
-    """Beyond which end the effect is larger than the paper's: `more` or `less`. Results of older experiments call it `better`."""
+    """Beyond which end the effect is larger than the paper's: `more` or `less`."""
     one_sided: str | None = None
     """The paper's statement, where it has one side."""
     sizes: tuple[float, float] | None = None
@@ -140,7 +140,7 @@ def claims_of(said: dict[str, Any]) -> list[Claim]:
     return stated + of_cells
 
 
-_KEYS = {key.name for key in fields(Claim)} | {"better"}
+_KEYS = {key.name for key in fields(Claim)}
 
 
 def _claim(of: dict[str, Any]) -> Claim:
@@ -160,8 +160,7 @@ def _claim(of: dict[str, Any]) -> Claim:
         if not isinstance(of.get(key, []), list):
             raise ValueError(f"the claim `{of['text']}`: {key} is `{of[key]}`: write a list of numbers")
     tuples: dict[str, Any] = {key: tuple(of[key]) for key in ("sizes", "items") if key in of}
-    known: dict[str, Any] = {key: value for key, value in of.items() if key != "better"}
-    return Claim(**{**known, **tuples, "larger": of.get("larger", of.get("better"))})
+    return Claim(**{**of, **tuples})
 
 
 def _check(claim: Claim) -> None:

@@ -86,9 +86,9 @@ def is_of_pairs(name: str) -> bool:
 def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = None, *, alone_ms: Floats | None = None) -> float:
     """A figure of a run: `response_time_ms.mean` (p50, p90, p99, p999, max, variance, scv), the same of `completed_ms`,
     `first_byte_ms` and `slowdown`, of `second_means_ms`, the means over each second of arrivals, `completed`,
-    `incomplete`, `incomplete_share`, `bytes`, `attempts_mean`.
+    `incomplete`, `incomplete_share`, `bytes`.
 
-    `chosen` are the requests that count, `alone_ms` the time of the link for each, for slowdown. Raises NotKept where the run
+    `chosen` are the requests that count, `alone_ms` the time of the link for each, for slowdown. Raises NoFigure where the run
     has not what the figure is of.
     """
     of = np.ones(len(run.ms), np.bool_) if chosen is None else chosen
@@ -103,7 +103,7 @@ def figure(name: str, run: Responses, chosen: npt.NDArray[np.bool_] | None = Non
     if times == "completed_ms":
         of = of & run.is_complete
     if not of.any():
-        raise NoRequests(f"{name}: no request counts")
+        raise NoFigure(f"{name}: no request counts")
     return _stat(stat, values[of])
 
 
@@ -111,17 +111,13 @@ def second_means(run: Responses, of: npt.NDArray[np.bool_]) -> Floats:
     """For each second in which requests came, the mean of their response times, in order."""
     second = _kept("second_means_ms", run.arrival_s)[of]
     if not len(second):
-        raise NoRequests("second_means_ms: no request counts")
+        raise NoFigure("second_means_ms: no request counts")
     _, place = np.unique(second, return_inverse=True)
     return np.asarray(np.bincount(place, run.ms[of]) / np.bincount(place))
 
 
-class NoRequests(ValueError):
-    """No request counts for a figure: none of this size completed."""
-
-
-class NotKept(ValueError):
-    """A run has not what a figure is of."""
+class NoFigure(ValueError):
+    """A run has not what a figure is of, or no request counts for it: none of this size completed."""
 
 
 def _times(name: str, run: Responses, alone_ms: Floats | None) -> Floats:
@@ -132,7 +128,7 @@ def _times(name: str, run: Responses, alone_ms: Floats | None) -> Floats:
 
 def _kept(name: str, column: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     if column is None:
-        raise NotKept(f"{name}: these responses were not kept with it")
+        raise NoFigure(f"{name}: these responses were not kept with it")
     return column
 
 
@@ -141,45 +137,41 @@ def _count(name: str, run: Responses, of: npt.NDArray[np.bool_]) -> float:
         # Where nobody kept how much came, it is known of what is complete.
         body = run.size_bytes if run.body_bytes is None and run.is_complete[of].all() else run.body_bytes
         return float(_kept(name, body)[of].sum())
-    if name == "attempts_mean":
-        return float(_kept(name, run.attempts)[of].mean())
     done = run.is_complete[of]
     return float({"completed": done.sum(), "incomplete": (~done).sum(), "incomplete_share": (~done).mean()}[name])
 
 
 TIMES = ("response_time_ms", "completed_ms", "first_byte_ms", "slowdown", "second_means_ms")
-COUNTS = ("completed", "incomplete", "incomplete_share", "bytes", "attempts_mean")
-OF_RUNS = ("bound_ratio", "packet_bound_ratio", "server_cpu")
+COUNTS = ("completed", "incomplete", "incomplete_share", "bytes")
 _COUNTER_STATS = ("max", "mean", "last", "first_s")
 
 # Short names of counters, with their columns in samples.parquet and what is taken of them.
 _SHORT = {
     "connections_max": ("connections", "max"),
     "syn_drops": ("listen_drops_total", "last"),
-    "accept_drops": ("listen_overflows_total", "last"),
 }
 # Connections that hold a place, which `connections` adds up.
 _HOLDING = ("established", "fin_wait_1", "close_wait", "last_ack", "closing")
 
 
 def counter(name: str, samples: pa.Table | None) -> float:
-    """A figure of what was measured from outside: `samples.COLUMN.max` (mean, last, first_s), `connections_max`, `syn_drops`,
-    `accept_drops`. What counts up counts from the first sample on; `first_s` is when it was first above 0."""
+    """A figure of what was measured from outside: `samples.COLUMN.max` (mean, last, first_s), `connections_max`, `syn_drops`.
+    What counts up counts from the first sample on; `first_s` is when it was first above 0."""
     column, stat = _SHORT.get(name) or tuple(name.removeprefix("samples.").rpartition(".")[::2])
     if samples is None:
-        raise NotKept(f"{name}: nothing was measured from outside")
+        raise NoFigure(f"{name}: nothing was measured from outside")
     if column == "connections":
         values = sum(samples[f"connections_{state}"].to_numpy() for state in _HOLDING)
     elif column in samples.column_names:
         values = samples[column].to_numpy()
     else:
-        raise NotKept(f"{name}: there is no column {column}")
+        raise NoFigure(f"{name}: there is no column {column}")
     if column.endswith("_total"):
         values = np.maximum(values - values[0], 0)
     if stat == "first_s":
         above = np.flatnonzero(values > 0)
         if not len(above):
-            raise NotKept(f"{name}: it was never above 0")
+            raise NoFigure(f"{name}: it was never above 0")
         return float(samples["at_ns"][int(above[0])].as_py() / 1e9)
     return float({"max": values.max(), "mean": values.mean(), "last": values[-1]}[stat])
 
@@ -189,9 +181,9 @@ def check_name(name: str) -> None:
     times, _, stat = ("slowdown.mean" if name == "slowdown_mean" else name).rpartition(".")
     is_time = times in TIMES and stat in _STATS
     is_sample = times.startswith("samples.") and stat in _COUNTER_STATS
-    if not (is_time or is_sample or name in (*COUNTS, *OF_RUNS, *_PAIRS, *_SHORT)):
+    if not (is_time or is_sample or name in (*COUNTS, "server_cpu", *_PAIRS, *_SHORT)):
         known = [f"{of}.{{{'|'.join(_STATS)}}}" for of in TIMES]
-        known += [f"samples.COLUMN.{{{'|'.join(_COUNTER_STATS)}}}", *COUNTS, *OF_RUNS, *_PAIRS, *_SHORT]
+        known += [f"samples.COLUMN.{{{'|'.join(_COUNTER_STATS)}}}", *COUNTS, "server_cpu", *_PAIRS, *_SHORT]
         raise ValueError(f"`{name}` is no figure; there are {', '.join(known)}")
 
 
@@ -229,8 +221,7 @@ class _Pair:
     def buckets(self) -> tuple[Floats, Floats, Floats, Floats]:
         """The means of both runs, then their variances, in each half percent of all requests by size."""
         count = max(round(len(self.sizes) / max(self.of_all, 1) * _BUCKETS), 1)
-        _, mine, mine_variance = by_size(self.sizes, self.mine, count)
-        _, base, base_variance = by_size(self.sizes, self.base, count)
+        (_, mine, mine_variance), (_, base, base_variance) = (by_size(self.sizes, of, count) for of in (self.mine, self.base))
         return mine, base, mine_variance, base_variance
 
     def files_starved(self) -> float:

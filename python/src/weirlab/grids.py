@@ -6,10 +6,8 @@ flags. The same seeds are used in every cell, so under every policy the same job
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
-import io
 import itertools
 import json
 import math
@@ -22,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -244,11 +241,6 @@ def _label(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def plain(value: float) -> str:
-    """A number without a power of ten: 0.0000001."""
-    return np.format_float_positional(value, trim="-")
-
-
 def _place(plan: Plan, claim: Claim, at: Mapping[str, Any]) -> int:
     """The one cell that has these values."""
     axes = plan.cells[0].at
@@ -397,11 +389,10 @@ def findings(results: Results) -> list[Found]:
 
 
 def write(results: Results, out: str | os.PathLike[str]) -> None:
-    """Writes `runs.parquet`, `cells.csv`, `table.md`, `sweep.json`, and of claims `claims.json`."""
+    """Writes `runs.parquet`, `table.md`, `sweep.json`, and of claims `claims.json`."""
     folder, plan = pathlib.Path(out), results.plan
     with whole(folder / "runs.parquet") as part:
         pa.parquet.write_table(_runs(results), part, compression="snappy")
-    write_text(folder / "cells.csv", _cells_csv(results))
     write_text(folder / "table.md", table(results))
     if plan.claims:
         write_text(folder / "claims.json", claims_json(kept_claims(plan.file.stem, findings(results))))
@@ -446,20 +437,6 @@ def _distinct(names: Iterable[str]) -> list[str]:
             name = f"measured_{name}"
         taken.append(name)
     return taken
-
-
-def _cells_csv(results: Results) -> str:
-    """The text of `cells.csv`. A row has cell, metric, mean, interval, number of runs, and closed form."""
-    plan = results.plan
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*plan.cells[0].at, "metric", "mean", "ci99_low", "ci99_high", "runs", "theory"])
-    for cell, runs, theory in zip(plan.cells, results.metrics, results.theory, strict=True):
-        for name, of in estimates(runs).items():
-            foretold = _named_metric(theory, name)
-            numbers = ["" if value is None else plain(value) for value in (of.value, of.low, of.high)]
-            rows.writerow([*cell.labels, name, *numbers, len(runs), "" if foretold is None else plain(foretold)])
-    return text.getvalue()
 
 
 def table(results: Results) -> str:

@@ -1,5 +1,5 @@
-"""All that the five papers claim, one page: every item of `docs/reproduction/items.toml` with the claims that name it and what
-became of them. Nothing on the page is written by hand but the items themselves.
+"""All that the five papers claim: every item of `docs/reproduction/items.toml` with the claims that name it and what became of
+them, a table at the end of each paper's page, and counts on `items.md`. Of these, people write nothing but the items themselves.
 
 Figures come of `results/*/claims.json` (`python -m weirlab report --claims`), the newest folder first; the range that a figure is
 judged by comes of the experiment's file. So another rule needs no other run.
@@ -8,10 +8,10 @@ judged by comes of the experiment's file. So another rule needs no other run.
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,65 +73,57 @@ class Papers:
         state = state_of(verdicts)
         return UNDECIDED if not verdicts and of.experiment in self.tables else state
 
-    def state(self, item: dict[str, Any]) -> tuple[str, str]:
-        """The state of an item, and the lines that show it."""
-        stated = self.of_item(item["number"])
-        if tests := item.get("tests"):
-            return "built", "<br>".join([f"tests in [{tests}](../../{tests})", *self._lines(stated)])
-        for key, state in (("by_hand", "by hand"), ("gap", "missing")):
+    def state(self, item: dict[str, Any]) -> str:
+        """The state of an item. Simulated claims decide it only if no run on a kernel says anything of it."""
+        for key, state in (("tests", "built"), ("by_hand", "by hand"), ("gap", "missing")):
             if key in item:
-                return state, item[key]
-        return state_of([self.verdict(of) for of in stated]), "<br>".join(self._lines(stated))
+                return state
+        verdicts = [(of.is_simulated, self.verdict(of)) for of in self.of_item(item["number"])]
+        of_kernel = [verdict for is_simulated, verdict in verdicts if not is_simulated]
+        state = state_of(of_kernel)
+        return state_of([verdict for _, verdict in verdicts]) if state == NOT_MEASURED else state
 
-    def _lines(self, stated: list[Declared]) -> list[str]:
-        """A line for each claim of which something is kept, and one for all others of an experiment."""
-        lines = [self._line(of) for of in stated if self.judged(of)]
-        rest = [of.experiment for of in stated if not self.judged(of)]
+    def _rows(self, item: dict[str, Any]) -> list[list[str]]:
+        """A row for each figure that is kept of an item's claims, and one for all other claims of an experiment."""
+        shown = item.get("by_hand") or item.get("gap")
+        rows = [["", shown, "", ""]] if shown else []
+        if tests := item.get("tests"):
+            rows.append(["", f"tests in [{tests}](../../{tests})", "", ""])
+        rest: list[str] = []
+        for of in self.of_item(item["number"]):
+            found = self.judged(of)
+            rows += [[_experiment(of, kept), _claim(of.claim), _figure(of, kept, at), verdict] for kept, verdict, at in found]
+            rest += [] if found else [of.experiment]
         for name in dict.fromkeys(rest):
-            why = (
-                f"one trace at most ([table](../../{self.tables[name]})): **undecided**"
-                if name in self.tables
-                else "**not measured**"
-            )
-            lines.append(f"`{name}`, {rest.count(name)} claim{'' if rest.count(name) == 1 else 's'}: {why}")
-        return lines
+            table = f"one trace at most ([table](../../{self.tables[name]}))" if name in self.tables else "-"
+            verdict = UNDECIDED if name in self.tables else NOT_MEASURED
+            rows.append([f"`{name}`", f"{rest.count(name)} claim{'' if rest.count(name) == 1 else 's'}", table, verdict])
+        head = [str(item["number"]), f"{item['what']}: **{self.state(item)}**"]
+        return [[*(("", "") if at else head), *row] for at, row in enumerate(rows)]
 
-    def _line(self, of: Declared) -> str:
-        """A claim in a line: where it is from, and what was found at each point."""
-        claim = of.claim
-        at = f" [{claim.point}]" if claim.point else ""
-        if claim.least is not None and claim.most is not None:
-            size = f"{number(claim.least)} to {number(claim.most)}"
-        else:
-            size = f"at most {number(claim.most)}" if claim.most is not None else f"at least {number(claim.least or 0)}"
-        found = "; ".join(_said(of, *judged) for judged in self.judged(of))
-        return f"`{of.experiment}`{at}{', simulated' if of.is_simulated else ''}: {claim.text} ({size}): {found}"
+    def pages(self, project: str | os.PathLike[str]) -> dict[pathlib.Path, str]:
+        """`items.md`, and each paper's page with its items at the end."""
+        folder = pathlib.Path(project) / "docs/reproduction"
+        pages = {folder / "items.md": self._counts()}
+        for paper in dict.fromkeys(item["paper"] for item in self.items):
+            rows = [row for item in self.items if item["paper"] == paper for row in self._rows(item)]
+            table = markdown(("#", "item", "experiment", "claim", "found", "verdict"), rows)
+            by_hand = (folder / f"{paper}.md").read_text().partition(_HEADING)[0].rstrip()
+            pages[folder / f"{paper}.md"] = f"{by_hand}\n\n{_HEADING}{table}"
+        return pages
 
-    def page(self) -> str:
-        """`docs/reproduction/items.md`."""
-        page = (
-            "# All items of the five papers\n\nGenerated by `python -m weirlab items` of [the items](items.toml), the claims in "
-            "`experiments/` and `claims.json` of the [kept results](../../results/README.md); a test holds this page to them. "
-            "[Rules](verdicts.md#rules).\n\n"
-            f"A claim is decided by its 95 % interval over traces with requests of their own, {TRACES_MIN} at least; a simulated "
-            "one by the 99 % interval over its seeds. One trace decides nothing. An item is refuted if one of its claims is, and "
-            "reproduced if all are, at every point that was run.\n\n"
-        )
-        states = {item["number"]: self.state(item) for item in self.items}
+    def _counts(self) -> str:
         papers = list(dict.fromkeys(item["paper"] for item in self.items))
         rows = []
         for paper in [*papers, "all"]:
-            of = [states[item["number"]][0] for item in self.items if paper in ("all", item["paper"])]
-            rows.append([paper, *(str(len(of) if state == "all" else of.count(state)) for state in _STATES)])
+            of = [self.state(item) for item in self.items if paper in ("all", item["paper"])]
+            name = paper if paper == "all" else f"[{paper}]({paper}.md#all-items)"
+            rows.append([name, *(str(len(of) if state == "all" else of.count(state)) for state in _STATES)])
         declared = [of for of in self.claims if of.claim.items]
-        decided = sum(self.verdict(of) in DECIDED for of in declared)
-        page += markdown(["paper", *_STATES], rows)
-        page += f"\n{decided} of the {len(declared)} declared claims of the papers are decided.{self._widths(declared)}\n"
-        for paper in papers:
-            of_paper = [item for item in self.items if item["paper"] == paper]
-            rows = [[str(item["number"]), item["what"], *states[item["number"]]] for item in of_paper]
-            page += f"\n## {paper}\n\n{markdown(['#', 'item', 'state', 'of'], rows)}"
-        return page
+        verdicts = [[self.verdict(of) for of in declared if of.is_simulated == kind] for kind in (False, True)]
+        kernel, simulator = (f"{sum(verdict in DECIDED for verdict in of)} of {len(of)}" for of in verdicts)
+        said = f"{kernel} declared claims about a kernel are decided, and {simulator} about a simulator."
+        return f"{_ITEMS}{markdown(['paper', *_STATES], rows)}\n{said}{self._widths(declared)}\n"
 
     def _widths(self, declared: list[Declared]) -> str:
         """Half-widths of intervals as parts of their figures, and traces: of all, and of headline rows, an experiment's first."""
@@ -150,15 +142,46 @@ class Papers:
         return text
 
 
-def _said(of: Declared, kept: Kept, verdict: str, folder: str) -> str:
-    point = kept.get("point", "")
-    at = "" if point in ("", of.claim.point) else f"{point} "
-    if kept.get("value") is None:
-        return f"{at}**{verdict}**"
-    ends = f" ({figure(kept['ends'][0])} to {figure(kept['ends'][1])})" if kept.get("ends") else ""
+_HEADING = """## All items
+
+Generated by `python -m weirlab items`, as [items.md](items.md) says.
+
+"""
+_ITEMS = f"""# All items of the five papers
+
+This page and the last section of each paper's page are generated by `python -m weirlab items` of [the items](items.toml), the
+claims in `experiments/` and `claims.json` of the [kept results](../../results/README.md); a test holds them to that.
+[Rules](verdicts.md#rules).
+
+A claim is decided by its 95 % interval over traces with requests of their own, {TRACES_MIN} at least; a simulated one by the
+99 % interval over its seeds. One trace decides nothing. An item is refuted if one of its claims is, and reproduced if all are,
+at every point that was run. Simulated claims decide an item only if no run on a kernel says anything of it.
+
+"""
+
+
+def _experiment(of: Declared, kept: Kept) -> str:
+    point = kept.get("point") or of.claim.point
+    return f"`{of.experiment}`{f' [{point}]' if point else ''}{', simulated' if of.is_simulated else ''}"
+
+
+def _claim(claim: Claim) -> str:
+    if claim.least is not None and claim.most is not None:
+        size = f"{number(claim.least)} to {number(claim.most)}"
+    else:
+        size = f"at most {number(claim.most)}" if claim.most is not None else f"at least {number(claim.least or 0)}"
+    return f"{claim.text} ({size})"
+
+
+def _figure(of: Declared, kept: Kept, folder: str) -> str:
+    """The figure with its interval: three significant digits, or as many as half of the interval needs for one of its own."""
+    ends: list[float] = kept.get("ends", [])
+    half = (ends[1] - ends[0]) / 2 if ends else 0.0
+    places = max(math.ceil(-math.log10(half)), 0) if half > 0 else 0
+    value, *said = (max(figure(each), f"{each:.{places}f}", key=len) for each in (kept["value"], *ends))
     count, unit = kept["traces"], "seed" if of.is_simulated else "trace"
     source = f"[{count} {unit}{'' if count == 1 else 's'}](../../results/{folder})"
-    return f"{at}{figure(kept['value'])}{ends}, {source}: **{verdict}**"
+    return f"{value}{f' ({said[0]} to {said[1]})' if said else ''}, {source}"
 
 
 def state_of(verdicts: list[str]) -> str:
@@ -217,10 +240,7 @@ def check(papers: Papers, root: pathlib.Path) -> None:
             raise ValueError(f"{name} has no claim: write tests, by_hand or gap")
         if len(said) > 1 or (said and has_claims and said != ["tests"]):
             raise ValueError(f"{name} has more than one of claims, tests, by_hand and gap")
-    _check_numbers(papers.claims, len(papers.items))
-
-
-def _check_numbers(stated: Iterable[Declared], last: int) -> None:
-    for of in stated:
+    last = len(papers.items)
+    for of in papers.claims:
         if any(not 1 <= item <= last for item in of.claim.items):
             raise ValueError(f"{of.experiment}.toml: `{of.claim.text}`: items.toml has items 1 to {last}")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .claims import NOT_COMPARABLE, NOT_MEASURED, ORACLES, VOID, Claim, claims
 from .conditions import NOT_A_WIRE, apart, is_of_other_length, not_a_wire, number
-from .figures import NoRequests, NotKept, counter, figure, is_counter, is_growing, is_of_pairs, of_pair, share_within
+from .figures import NoFigure, counter, figure, is_counter, is_growing, is_of_pairs, of_pair, share_within
 from .intervals import Estimate, pooled
 from .points import Point, points_of
 from .recorded import RESPONSES, Run, runs, seed_of, without_seed
@@ -37,8 +37,6 @@ class Found:
     """With requests of their own."""
     verdict: str
     remark: str | None = None
-    bound: float | None = None
-    """The figure that no schedule can beat, of one trace."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,7 @@ class _One:
     remark: str | None = None
     wire: str | None = None
     """The reason why the link was no wire."""
-    bound: float | None = None
     load: str = ""
-
-
-class _Absent(ValueError):
-    """A run or a figure that a claim needs is not here."""
 
 
 def judge(found_in: Iterable[Run], stated: Iterable[Claim]) -> list[Found]:
@@ -101,9 +94,7 @@ def _pooled(claim: Claim, group: list[_One]) -> Found:
     if not used:
         one = group[0]
         alone = None if one.value is None else Estimate(one.value)
-        return Found(
-            claim, one.point, alone, int(alone is not None), one.fault or NOT_MEASURED, _and(one.remark, one.wire), one.bound
-        )
+        return Found(claim, one.point, alone, int(alone is not None), one.fault or NOT_MEASURED, _and(one.remark, one.wire))
     found = pooled([one.value for one in used if one.value is not None], claim.is_ratio)
     loads = len({one.load for one in used})
     if loads < 2:
@@ -114,9 +105,8 @@ def _pooled(claim: Claim, group: list[_One]) -> Found:
         why = f" ({left_out[0].remark})" if left_out[0].remark else ""
         remark = _and(remark, f"{len(left_out)} of {len(group)} seeds {left_out[0].fault}{why}")
     remark = _and(remark, next((one.wire for one in used if one.wire), None))
-    if len(group) == 1:
-        return Found(claim, used[0].point, found, loads, verdict, remark, used[0].bound)
-    return Found(claim, without_seed(used[0].point), found, loads, verdict, remark)
+    point = used[0].point if len(group) == 1 else without_seed(used[0].point)
+    return Found(claim, point, found, loads, verdict, remark)
 
 
 def _and(*said: str | None) -> str | None:
@@ -130,11 +120,11 @@ def _over_other(one: _One, others: list[_One]) -> _One:
     other = others[0]
     for of in (one, other):
         if of.fault is not None:
-            return dataclasses.replace(of, point=one.point, value=None, bound=None)
+            return dataclasses.replace(of, point=one.point, value=None)
     value = _divided(one.value or 0, other.value or 0)
     if value is None:
         return _One(one.point, fault=NOT_MEASURED, remark="it is nothing at the other point")
-    return dataclasses.replace(one, value=value, bound=None)
+    return dataclasses.replace(one, value=value)
 
 
 def _divided(top: float, bottom: float) -> float | None:
@@ -146,26 +136,24 @@ def _one(claim: Claim, point: Point) -> _One:
     try:
         for name in (claim.of, claim.over):
             if name is not None and name not in (*point.runs, *ORACLES):
-                raise _Absent(f"{name}: {point.skipped[name]}" if name in point.skipped else f"run {name} is not here")
+                raise NoFigure(f"{name}: {point.skipped[name]}" if name in point.skipped else f"run {name} is not here")
         if point.mismatch is not None:
-            raise _Absent(point.mismatch)
+            raise NoFigure(point.mismatch)
         if is_of_pairs(claim.value) and not point.are_alike:
-            raise _Absent("the runs have different requests, as closed loads do: they cannot be matched")
+            raise NoFigure("the runs have different requests, as closed loads do: they cannot be matched")
         value = _value(claim, point, claim.of, claim.over)
         if value is None:
-            raise _Absent(f"{claim.value} was not measured or has no value")
-    except (_Absent, NotKept, NoRequests) as why:
-        said = str(why) if isinstance(why, _Absent) else f"{claim.value} was not measured or has no value"
-        return _One(point.name, fault=NOT_MEASURED, remark=said)
+            raise NoFigure(f"{claim.value} was not measured or has no value")
+    except NoFigure as why:
+        return _One(point.name, fault=NOT_MEASURED, remark=str(why))
     sides = [point.runs[name] for name in (claim.of, claim.over) if name in point.runs]
     wires = [not_a_wire(run, point.responses[run.name]) for run in sides]
     wire = next((f"{NOT_A_WIRE}{why}" for why in wires if why), None)
-    bound = _bound(claim, point)
     void = next((run.void for run in sides if run.void is not None), None)
     if void is not None:
-        return _One(point.name, value, VOID, void, wire, bound, point.load)
+        return _One(point.name, value, VOID, void, wire, point.load)
     other = _why_apart(claim, sides, value)
-    return _One(point.name, value, NOT_COMPARABLE if other else None, other, wire, bound, point.load)
+    return _One(point.name, value, NOT_COMPARABLE if other else None, other, wire, point.load)
 
 
 def _why_apart(claim: Claim, sides: list[Run], value: float) -> str | None:
@@ -205,11 +193,8 @@ def _figure(claim: Claim, point: Point, name: str) -> float | None:
         return None if run is None else run.manifest.get("server_cpu")
     if of is None:
         return None
-    chosen, of_run = _chosen(claim, point, name), name if name in point.runs else next(iter(point.runs))
-    if claim.value in ("bound_ratio", "packet_bound_ratio"):
-        bound = (point.packet_bound_ms if claim.value == "packet_bound_ratio" else point.bound_ms)(of_run)
-        return None if not bound else figure("response_time_ms.mean", of, chosen) / bound
-    return figure(claim.value, of, chosen, alone_ms=point.alone_ms_of(of_run))
+    alone_ms = point.alone_ms_of(name if name in point.runs else next(iter(point.runs)))
+    return figure(claim.value, of, _chosen(claim, point, name), alone_ms=alone_ms)
 
 
 def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | None:
@@ -220,43 +205,26 @@ def _chosen(claim: Claim, point: Point, name: str) -> npt.NDArray[np.bool_] | No
     if of is not None and claim.client is not None:
         clients = point.runs[next(iter(point.runs)) if name in ORACLES else name].manifest.get("clients", [])
         if of.group is None or claim.client not in clients:
-            raise NotKept(f"{claim.client}: these responses were not kept with their clients")
+            raise NoFigure(f"{claim.client}: these responses were not kept with their clients")
         is_of_client = of.group == clients.index(claim.client)
         chosen = is_of_client if chosen is None else chosen & is_of_client
     return chosen
 
 
-def _bound(claim: Claim, point: Point) -> float | None:
-    """The bound in the place of the side that is claimed to be better: of the smaller figure."""
-    times = claim.value.split(".")[0] in ("response_time_ms", "slowdown", "slowdown_mean")
-    is_of_schedule = times or claim.value == "bound_ratio" or is_of_pairs(claim.value)
-    if not (is_of_schedule and point.are_alike and "bound" in point.oracles):
-        return None
-    is_better_first = is_of_pairs(claim.value) or claim.least is None or claim.least < 1
-    of, base = ("bound", claim.over) if claim.over is None or is_better_first else (claim.of, "bound")
-    try:
-        return _value(claim, point, of, base)
-    except (NotKept, NoRequests):
-        return None
-
-
 def kept_claims(experiment: str, found: Iterable[Found]) -> list[dict[str, Any]]:
     """The figures of claims as results keep them (`claims.json`). The claimed range stays in the experiment's file."""
-    return [_kept(experiment, of) for of in found]
-
-
-def _kept(experiment: str, found: Found) -> dict[str, Any]:
-    kept: dict[str, Any] = {"experiment": experiment, "text": found.claim.text}
-    if without_seed(found.point):
-        kept["point"] = without_seed(found.point)
-    if found.estimate is not None:
-        kept["value"] = found.estimate.value
-        if found.estimate.low is not None:
-            kept["ends"] = [found.estimate.low, found.estimate.high]
-    kept["traces"] = found.traces
-    if found.verdict in (VOID, NOT_COMPARABLE, NOT_MEASURED):
-        kept["not_judged"] = found.verdict.replace(" ", "-")
-    return kept
+    every = []
+    for of in found:
+        point, estimate = without_seed(of.point), of.estimate
+        kept: dict[str, Any] = {"experiment": experiment, "text": of.claim.text} | ({"point": point} if point else {})
+        if estimate is not None:
+            kept["value"] = estimate.value
+            kept |= {"ends": [estimate.low, estimate.high]} if estimate.low is not None else {}
+        kept["traces"] = of.traces
+        if of.verdict in (VOID, NOT_COMPARABLE, NOT_MEASURED):
+            kept["not_judged"] = of.verdict.replace(" ", "-")
+        every.append(kept)
+    return every
 
 
 def claims_json(kept: Iterable[dict[str, Any]]) -> str:
@@ -279,25 +247,22 @@ class Checked:
         return self.computed is not None and abs(self.computed - self.published) <= TOLERANCE * abs(self.published)
 
 
-def check(result: str | os.PathLike[str], experiments: str | os.PathLike[str] | None = None) -> list[Checked]:
-    """Every figure that a kept result publishes (`over-*.json`, `claims.json`) and that its response times give, computed again.
-
-    `experiments` is the folder of the experiments' files; without it that of the project that the result is in.
-    """
+def check(result: str | os.PathLike[str]) -> list[Checked]:
+    """Every figure that a result publishes (`over-*.json`, `claims.json`) and that its response times give, computed again."""
     at = pathlib.Path(result)
     if not (at / RESPONSES).is_dir():
         raise FileNotFoundError(f"{at}: no {RESPONSES} are kept here")
     kept = runs(at)
     checked = [row for file in sorted(at.glob("over-*.json")) for row in _check_over(file, kept)]
     if (at / "claims.json").exists():
-        folder = pathlib.Path(experiments) if experiments is not None else _experiments(at)
-        checked += _check_claims(json.loads((at / "claims.json").read_text()), folder, kept)
+        checked += _check_claims(json.loads((at / "claims.json").read_text()), _experiments(at), kept)
     if not checked:
         raise ValueError(f"{at}: no figure is published here")
     return checked
 
 
 def _experiments(result: pathlib.Path) -> pathlib.Path:
+    """The folder of the experiments' files of the project that the result is in."""
     above = [folder / "experiments" for folder in result.resolve().parents]
     return next((folder for folder in above if folder.is_dir()), above[1])
 

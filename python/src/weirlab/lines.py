@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import pathlib
 import re
-from dataclasses import dataclass
-
-import pyarrow as pa
 
 from .figures import nearest_rank, share_within
 from .recorded import Responses, Run
@@ -16,63 +13,36 @@ _SENT = "link_sent_bytes_total"
 """The counter among a run's samples of what left the bottleneck."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The observations of a run's line, as opposed to its requests."""
-
-    sent: list[tuple[float, float]]
-    """Seconds, each with the number of bytes that had left the bottleneck by then."""
-    rates: list[tuple[float, float]]
-    """Seconds, each with the bits per second from then on; empty if the line always had the rate of the link."""
-    notices: list[tuple[float, str]]
-    """Seconds, each with the message about the line from the server, or from the program that shapes for it."""
-
-    def found_s(self) -> float | None:
-        """When the server first named a rate of the line."""
-        return next((at for at, text in self.notices if text.startswith("uplink") and rate_in(text) is not None), None)
-
-    def could_carry(self, low: float, high: float, link_bps: float) -> float:
-        """Bits between two instants."""
-        rates = self.rates or [(0.0, link_bps)]
-        ends = [at for at, _ in rates[1:]] + [float("inf")]
-        spans = ((min(high, end) - max(low, at), rate) for (at, rate), end in zip(rates, ends, strict=True))
-        return sum(max(seconds, 0.0) * rate for seconds, rate in spans)
-
-    def used_share(self, run: Run) -> float | None:
-        """The part of what the line could carry while requests arrived that it did."""
-        within = [of for of in self.sent if of[0] <= run.manifest["seconds"]]
-        if not within:
-            return None
-        (low, first), (high, last) = within[0], within[-1]
-        could = self.could_carry(low, high, run.manifest["link_bps"])
-        return 8 * (last - first) / could if could > 0 else None
-
-
-def seen(run: Run) -> Seen:
-    """Reads the observations of a run's line from its folder."""
+def used_share(run: Run) -> float | None:
+    """The part of what the line could carry while requests arrived that left the bottleneck."""
     samples = run.samples()
-    rates = [(at, _number(run.path / "line.csv", rest)) for at, rest in _rows(run.path / "line.csv")]
-    return Seen(_sent(samples), rates, _rows(run.path / "uplink.csv"))
-
-
-def _sent(samples: pa.Table | None) -> list[tuple[float, float]]:
     if samples is None or _SENT not in samples.column_names:
-        return []
+        return None
     both = zip(samples["at_ns"].to_pylist(), samples[_SENT].to_pylist(), strict=True)
-    return [(at / 1e9, float(sent)) for at, sent in both if sent is not None]
+    within = [(at / 1e9, sent) for at, sent in both if sent is not None and at / 1e9 <= run.manifest["seconds"]]
+    if not within:
+        return None
+    (low, first), (high, last) = within[0], within[-1]
+    # Where nothing was written, the line always had the rate of the link.
+    file, whole = run.path / "line.csv", [(0.0, float(run.manifest["link_bps"]))]
+    rates = [(at, _number(file, rate)) for at, rate in _rows(file)] or whole
+    ends = [at for at, _ in rates[1:]] + [float("inf")]
+    could = sum(max(min(high, end) - max(low, at), 0.0) * rate for (at, rate), end in zip(rates, ends, strict=True))
+    return 8 * (last - first) / could if could > 0 else None
 
 
-def _cells(file: pathlib.Path) -> list[tuple[float, list[str]]]:
-    """Rows below the heading: seconds, and the other cells."""
-    if not file.exists():
-        return []
-    with file.open(newline="") as text:
-        rows = list(csv.reader(text))[1:]
-    return [(_number(file, row[0]), row[1:]) for row in rows if row]
+def found_s(run: Run) -> float | None:
+    """The instant, in seconds, of the first message of the server, or of the program that shapes for it, with a rate."""
+    notices = _rows(run.path / "uplink.csv")
+    return next((at for at, text in notices if text.startswith("uplink") and rate_in(text) is not None), None)
 
 
 def _rows(file: pathlib.Path) -> list[tuple[float, str]]:
-    return [(at, ",".join(cells)) for at, cells in _cells(file)]
+    """Rows below the heading: seconds, and what stands behind them."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as text:
+        return [(_number(file, row[0]), ",".join(row[1:])) for row in list(csv.reader(text))[1:] if row]
 
 
 def _number(file: pathlib.Path, text: str) -> float:
@@ -107,7 +77,6 @@ TIMES = 2
 
 def figures_of(run: Run, of: Responses) -> list[float | None]:
     """The figures of a run, each None where it has none."""
-    small, of_line = of.ms[share_within(of.size_bytes, 0, 50)], seen(run)
-    dropped = run.environment.get("dropped_packets")
+    small, dropped = of.ms[share_within(of.size_bytes, 0, 50)], run.environment.get("dropped_packets")
     percentiles = [nearest_rank(small, permille) for permille in (500, 950)]
-    return [*percentiles, of_line.used_share(run), None if dropped is None else float(dropped), of_line.found_s()]
+    return [*percentiles, used_share(run), None if dropped is None else float(dropped), found_s(run)]

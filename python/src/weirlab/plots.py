@@ -23,7 +23,11 @@ def by_size(runs: Iterable[Run], title: str = "response time by size") -> Any:
     point.runs = {run.name: run for run in runs}
     if not point.runs:
         raise ValueError("by_size: there are no runs to draw")
-    figure, axes = _empty()
+    try:
+        figure = importlib.import_module("matplotlib.figure").Figure(figsize=(8, 5), layout="constrained")
+    except ImportError as error:
+        raise ImportError("plots: matplotlib is not installed: pip install 'weirlab[plot]'") from error
+    axes = figure.subplots()
     for name, run in point.runs.items():
         of = point.responses[name]
         label = f"{name}{' VOID' if run.void else ''} ({_mean(of)})"
@@ -37,15 +41,6 @@ def by_size(runs: Iterable[Run], title: str = "response time by size") -> Any:
     axes.set_title(title)
     axes.legend()
     return figure
-
-
-def _empty() -> tuple[Any, Any]:
-    try:
-        figure_of = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise ImportError("plots: matplotlib is not installed: pip install 'weirlab[plot]'") from error
-    figure = figure_of.Figure(figsize=(8, 5), layout="constrained")
-    return figure, figure.subplots()
 
 
 def _mean(of: Responses) -> str:

@@ -72,11 +72,6 @@ class Point:
         of = ((name, from_bytes(column) / 1e6) for name, column in zip(("bound", "ideal-ps"), times, strict=True))
         return {name: Responses(first.size_bytes, ms, np.ones(len(ms), np.bool_), group=first.group) for name, ms in of}
 
-    @property
-    def alone_ms(self) -> npt.NDArray[np.float64] | None:
-        """The time of the link for each response of the first run."""
-        return self.alone_ms_of(next(iter(self.runs)))
-
     @cached_property
     def oracles(self) -> dict[str, Responses]:
         """Those of the first run."""

@@ -46,7 +46,6 @@ class Responses:
     """Until the first byte, or what the request waited if none came."""
     body_bytes: Numbers | None = None
     """Bytes that came."""
-    attempts: Numbers | None = None
     group: Numbers | None = None
     """The group of clients, by its place in the manifest's `clients`."""
 
@@ -257,7 +256,6 @@ def _of_records(table: pa.Table) -> Responses:
         arrival_s=(arrivals // 1_000_000_000).astype(np.uint64),
         first_byte_ms=None if first is None else np.maximum(first - arrivals, 0) / 1e6,
         body_bytes=numbers("body_bytes"),
-        attempts=numbers("attempts"),
         group=numbers("group"),
     )
 

@@ -259,7 +259,7 @@ def _labels(groups: list[_Group]) -> list[str]:
         words = [] if are_of_one else [group.names]
         words += [group.point] if group.point else []
         words += [f"rho-{number(rho)}"] if any(of.key[3] != rho for of in alike) else []
-        words += [texts.rate(link_bps)] if any(of.key[2] != link_bps for of in alike) else []
+        words += [f"{number(link_bps / 1e6)}mbit"] if any(of.key[2] != link_bps for of in alike) else []
         label = " ".join(words) or group.names
         free = (of for of in (label, *(f"{label} #{count}" for count in range(2, len(groups) + 2))) if of not in labels)
         labels.append(next(free))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,6 @@ Policy = str | Callable[[int, float, float, float, int, _weirlab.Path | None], f
 `path` what is known of the way to its client. The lowest rank is sent first, equal ranks in order of arrival. A rank is asked
 for when a job arrives and when bytes of it have been sent, and never because a job waits.
 """
-
-
-@dataclass
-class _Settings:
-    link: str
-    wire: str
-    paths: str
-    chunk: int | None
-    seed: int
-    call_limit_s: float | None
 
 
 def policies() -> list[str]:
@@ -63,7 +53,8 @@ def simulate(
     `call_limit_s` seconds of the processor.
     """
     grant = None if chunk is None else to_number("chunk", chunk)
-    settings = _Settings(link, wire, paths, grant, to_number("seed", seed), call_limit_s)
+    number = to_number("seed", seed)
+    settings = SimpleNamespace(link=link, wire=wire, paths=paths, chunk=grant, seed=number, call_limit_s=call_limit_s)
     if not isinstance(policy, str) and not callable(policy):
         raise TypeError(f"policy: {policy!r} is neither a name nor a function")
     if classes is not None and isinstance(policy, str) and not re.search(r"^rank:.*\bclass\b", policy):

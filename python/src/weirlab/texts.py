@@ -16,13 +16,9 @@ def figure(value: float) -> str:
 def short(value: float) -> str:
     """The same, whole numbers without a point and very small or large ones with their power of ten."""
     size = abs(value)
-    if size >= 1e7 or (size < 0.001 and not float(value).is_integer()):
-        rounded = float(f"{value:.2e}")
-        is_plain = rounded == 0 or 1e-3 <= abs(rounded) < 1e5
-        text = f"{rounded:.10g}" if is_plain else f"{rounded:.2e}"
-        mantissa, _, power = text.partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return f"{mantissa}e{int(power)}" if power else mantissa
+    if size >= 1e7 or 0 < size < 0.001:
+        mantissa, power = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(power)}"
     return f"{value:.0f}" if float(value).is_integer() else figure(value)
 
 
@@ -38,14 +34,6 @@ def with_ends(of: Estimate | None) -> str:
     if of is None:
         return "-"
     return figure(of.value) + (" (1 seed)" if of.low is None or of.high is None else f" {figure(of.low)}-{figure(of.high)}")
-
-
-def rate(bits_per_s: int) -> str:
-    """A rate as flags take it: 10mbit."""
-    for unit, name in ((1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")):
-        if bits_per_s % unit == 0:
-            return f"{bits_per_s // unit}{name}"
-    return f"{bits_per_s}bit"
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
