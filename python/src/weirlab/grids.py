@@ -392,7 +392,7 @@ def write(results: Results, out: str | os.PathLike[str]) -> None:
     """Writes `runs.parquet`, `table.md`, `sweep.json`, and of claims `claims.json`."""
     folder, plan = pathlib.Path(out), results.plan
     with whole(folder / "runs.parquet") as part:
-        pa.parquet.write_table(_runs(results), part, compression="snappy")
+        pa.parquet.write_table(_runs(results), part, compression="zstd")
     write_text(folder / "table.md", table(results))
     if plan.claims:
         write_text(folder / "claims.json", claims_json(kept_claims(plan.file.stem, findings(results))))
