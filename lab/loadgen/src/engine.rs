@@ -153,6 +153,8 @@ impl<'a> Engine<'a> {
                 }
             } else if let Some(job) = self.patience.pop_due(now, &self.ledger) {
                 self.give_up(job, now)?;
+            } else if let Some(jobs) = self.ledger.take_leaving(now) {
+                self.leave(jobs, now)?;
             } else if let Some(number) = self.alarms.pop_due(now) {
                 self.wake(number)?;
             } else {
@@ -203,6 +205,7 @@ impl<'a> Engine<'a> {
     fn ask_due(&mut self) -> Result<(), LoadError> {
         while let Some(due) = self.due.pop_front() {
             match (due, self.plan.protocol) {
+                (Due::Unheard(job) | Due::Waited(job), _) if self.ledger.has_ended(job) => {}
                 // Other idle connections may have been closed too.
                 (Due::Unheard(job), Protocol::Http1) if self.may_open(self.owner(job)) => self.ask_anew(job)?,
                 (Due::Unheard(job) | Due::Waited(job), _) => self.ask(job)?,
@@ -246,13 +249,30 @@ impl<'a> Engine<'a> {
 
     /// Closes the connection or stream of a job whose user gives up, and retries if the plan says so.
     fn give_up(&mut self, job: usize, now: Nanos) -> Result<(), LoadError> {
-        if let Some((number, connection)) = self.carriers[job].and_then(|number| Some((number, self.pool.get(number)?)))
-        {
-            let turn = connection.cancel(job, &mut self.ledger, &self.clock);
-            let is_blocked = turn == Turn::Wait && connection.is_sending();
-            self.after(if is_blocked { Turn::More } else { turn }, number)?;
-        }
+        self.cancel(job)?;
         if self.ledger.give_up(job, now) { self.try_job(job, now) } else { Ok(()) }
+    }
+
+    /// Ends these jobs, whose user leaves.
+    fn leave(&mut self, jobs: Vec<usize>, now: Nanos) -> Result<(), LoadError> {
+        for job in jobs {
+            self.cancel(job)?;
+            // A connection that is lost meanwhile ends its other jobs.
+            if !self.ledger.has_ended(job) {
+                self.ledger.end(job, JobOutcome::Aborted, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, job: usize) -> Result<(), LoadError> {
+        let number = self.carriers[job];
+        let Some((number, connection)) = number.and_then(|number| Some((number, self.pool.get(number)?))) else {
+            return Ok(());
+        };
+        let turn = connection.cancel(job, &mut self.ledger, &self.clock);
+        let is_blocked = turn == Turn::Wait && connection.is_sending();
+        self.after(if is_blocked { Turn::More } else { turn }, number)
     }
 
     fn open(&mut self, job: usize) -> Option<Number> {
@@ -293,7 +313,8 @@ impl<'a> Engine<'a> {
 
     /// Waits for events until something is due, at most until `until`, and handles them.
     fn turn(&mut self, until: Nanos) -> Result<(), LoadError> {
-        let due = [self.ledger.due(), self.patience.next_at(), self.alarms.next_at()].into_iter().flatten().min();
+        let due = [self.ledger.due(), self.ledger.leaves_at(), self.patience.next_at(), self.alarms.next_at()];
+        let due = due.into_iter().flatten().min();
         let until = until.min(due.unwrap_or(self.deadline()));
         self.timer.arm(&self.clock, until).map_err(|errno| LoadError::System("timerfd_settime", errno))?;
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];

@@ -88,7 +88,7 @@ impl Exchange {
                     self.is_last |= !head.keep_alive;
                     ledger.on_head(job, head.status, head.head_bytes as u64);
                 }
-                Ok(Some(Event::Body(bytes))) => ledger.on_body(job, bytes),
+                Ok(Some(Event::Body(bytes))) => ledger.on_body(job, bytes, now),
                 Ok(Some(Event::End)) => {
                     (self.job, self.ended) = (None, Some(job));
                     ledger.on_whole(job, now);

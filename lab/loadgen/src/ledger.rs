@@ -58,6 +58,19 @@ impl<'a> Ledger<'a> {
         self.source.due()
     }
 
+    /// The instant at which the next user leaves.
+    pub(crate) fn leaves_at(&self) -> Option<Nanos> {
+        self.source.leaves_at()
+    }
+
+    /// Takes the jobs in flight of the user who leaves now.
+    pub(crate) fn take_leaving(&mut self, now: Nanos) -> Option<Vec<usize>> {
+        self.leaves_at().filter(|at| *at <= now)?;
+        let user = self.source.take_leaving()?;
+        let jobs = self.entries.iter().enumerate().filter(|(_, entry)| !entry.ended && entry.ask.user == Some(user));
+        Some(jobs.map(|(job, _)| job).collect())
+    }
+
     /// An upper bound for the instants of all jobs.
     pub(crate) fn last_at(&self) -> Nanos {
         self.source.last_at()
@@ -127,6 +140,10 @@ impl<'a> Ledger<'a> {
         request
     }
 
+    pub(crate) fn has_ended(&self, job: usize) -> bool {
+        self.entries[job].ended
+    }
+
     /// Returns true if the user of the job ended the session with it.
     pub(crate) fn has_left(&self, job: usize) -> bool {
         self.entries[job].left
@@ -157,8 +174,11 @@ impl<'a> Ledger<'a> {
         (record.status, record.head_bytes) = (status, head_bytes);
     }
 
-    pub(crate) fn on_body(&mut self, job: usize, bytes: u64) {
-        self.open(job).body_bytes += bytes;
+    pub(crate) fn on_body(&mut self, job: usize, bytes: u64, now: Nanos) {
+        let record = self.open(job);
+        record.body_bytes += bytes;
+        let received = record.body_bytes;
+        self.source.on_received(&self.entries[job].ask, received, now);
     }
 
     /// Records the fields of the response, before its body.
@@ -169,8 +189,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// Records body bytes, like [`Ledger::on_body`], and passes the bytes themselves to the browser.
-    pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8]) {
-        self.on_body(job, bytes.len() as u64);
+    pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8], now: Nanos) {
+        self.on_body(job, bytes.len() as u64, now);
         let ask = self.ask(job);
         if let Some(browsers) = &mut self.browsers {
             browsers.on_body(job, &ask, bytes);
@@ -257,7 +277,7 @@ mod tests {
         let mut ledger = Ledger::new(&plan, &mut source);
         let job = ledger.submit(Nanos(0)).unwrap();
         ledger.on_head(job, status, 40);
-        ledger.on_body(job, body_bytes);
+        ledger.on_body(job, body_bytes, Nanos(1));
         ledger.on_whole(job, Nanos(1));
         ledger.close(Nanos(1)).records[0].outcome
     }
@@ -297,7 +317,7 @@ mod tests {
         let job = ledger.submit(Nanos(3)).unwrap();
         ledger.on_byte(job, Nanos(50));
         ledger.on_head(job, 200, 40);
-        ledger.on_body(job, 4);
+        ledger.on_body(job, 4, Nanos(51));
         assert!(ledger.is_under_way(job, 1) && ledger.give_up(job, Nanos(103)));
         assert!(!ledger.is_under_way(job, 1) && ledger.is_under_way(job, 2));
         assert!(!ledger.give_up(job, Nanos(205)), "one retry was all");
@@ -346,7 +366,7 @@ mod tests {
                 match what {
                     _ if !ledger.is_under_way(job, attempt) => {}
                     0 => ledger.on_byte(job, now),
-                    1 => ledger.on_body(job, later),
+                    1 => ledger.on_body(job, later, now),
                     2 => ledger.end(job, Outcome::TimedOut, now),
                     _ if now - ledger.entries[job].tried_at >= Nanos(100) => {
                         prop_assert_eq!(ledger.give_up(job, now), attempt <= retries);

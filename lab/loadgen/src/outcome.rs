@@ -11,7 +11,7 @@ pub struct Outcome {
     /// The records of all requests that were submitted, in order of arrival. Unless `interrupted`, these are all
     /// requests of the load.
     pub records: Vec<JobRecord>,
-    /// The times of pages in order of arrival, if pages were loaded. A job refers to its page by its client.
+    /// The times of the pages that were begun, if pages were loaded. A job has the number of its page as its client.
     pub pages: Vec<PageTimes>,
     /// The lateness of requests when they were submitted, in nanoseconds, with a precision of 0.1 %.
     pub lateness: Histogram<u64>,

@@ -9,7 +9,9 @@ use std::thread::JoinHandle;
 use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, Protocol, run};
 use record::JobRecord;
 use units::Nanos;
-use workload::{Ask, Beside, ClosedClient, Job, PageLoads, Scheduled, Source};
+use workload::{
+    Ask, Beside, ClosedClient, Found, Job, ObjectKind, PageLoads, PageObject, Scheduled, Source, VisitedPage,
+};
 
 /// A tenth of a second of grace.
 fn plan(target: SocketAddr) -> Plan {
@@ -542,6 +544,22 @@ fn clients_of_a_trace_share_no_connection() {
     assert!(asked.iter().all(|(peer, size)| *peer == format!("127.0.1.{size}")), "{asked:?}");
 }
 
+/// A visit of two pages of sizes in bytes and kinds; the reading time is a millisecond.
+fn visit(patience: Option<Nanos>) -> Vec<VisitedPage> {
+    let object = |size_bytes, kind, found| PageObject { kind, size_bytes, found };
+    let html = object(4_000, ObjectKind::Html, Found::Html(0));
+    let first = vec![
+        html,
+        object(3_000, ObjectKind::Style, Found::Html(2_000)),
+        object(2_001, ObjectKind::Script, Found::Html(2_000)),
+        object(1_002, ObjectKind::Data, Found::Script(2)),
+        object(1_003, ObjectKind::Font, Found::Styles),
+        object(1_004, ObjectKind::Image, Found::Scrolled(Nanos::from_millis(1))),
+    ];
+    let page = |objects| VisitedPage { objects, files: vec![], reading: Nanos::from_millis(1), patience };
+    vec![page([first, vec![object(1_005, ObjectKind::Image, Found::Html(4_000)); 20]].concat()), page(vec![html])]
+}
+
 /// Pages over up to six connections, whose server ends each when its page has nothing more to ask for.
 #[test]
 fn a_page_asks_for_what_it_has_found_over_six_connections() {
@@ -553,22 +571,81 @@ fn a_page_asks_for_what_it_has_found_over_six_connections() {
         }
     });
     let plan = Plan { per_connection: u64::MAX, client_connections: Some(6), grace: PATIENT, ..plan(address) };
-    let mut pages = PageLoads::new(0.8, "10mbit".parse().unwrap(), 2.0, 6, 3).unwrap();
+    let mut pages = PageLoads::of((0..10).map(|at| (Nanos::from_millis(at), visit(None))), 6);
     let requests = pages.count().unwrap();
     let outcome = run(&plan, &mut pages, |_| ControlFlow::Continue(())).unwrap();
     check(&outcome, &plan);
     assert_eq!((outcome.records.len(), outcomes(&outcome.records)), (requests, ["complete"].into()));
-    for (number, page) in (0..).zip(&outcome.pages) {
-        let own = || outcome.records.iter().filter(|record| record.client == Some(number));
-        let html = own().next().unwrap();
-        assert_eq!((own().count(), html.arrival_ns), (page.requests, page.arrival.0));
-        assert!(own().skip(1).all(|record| record.arrival_ns >= html.end_ns), "the HTML names the rest");
-        assert_eq!(own().map(|record| record.end_ns).max(), page.full_at.map(|at| at.0));
-        assert!(page.first_view_at >= Some(Nanos(html.end_ns)) && page.first_view_at <= page.full_at);
+    assert_eq!(outcome.pages.len(), 20);
+    for page in &outcome.pages {
+        let own = || outcome.records.iter().filter(|record| record.client == Some(page.page));
+        assert_eq!((own().count(), own().next().unwrap().arrival_ns), (page.requests, page.arrival.0));
+        let of_size = |size| own().find(|record| record.size_bytes == size);
+        if let (Some(style), Some(script)) = (of_size(3_000), of_size(2_001)) {
+            let (data, font, lazy) = (of_size(1_002).unwrap(), of_size(1_003).unwrap(), of_size(1_004).unwrap());
+            assert!(data.arrival_ns >= script.end_ns && font.arrival_ns >= style.end_ns);
+            assert!(lazy.arrival_ns > page.first_view_at.unwrap().0);
+            let full = own().filter(|record| record.size_bytes != 1_004).map(|record| record.end_ns).max();
+            assert_eq!(full, page.full_at.map(|at| at.0));
+        }
+        assert!(page.first_view_at <= page.with_fonts_at && page.with_fonts_at <= page.full_at);
         let at_once = |record: &JobRecord| {
-            own().filter(|other| (other.arrival_ns..other.end_ns).contains(&record.arrival_ns)).count()
+            let others = own().filter(|other| other.size_bytes != 1_004);
+            others.filter(|other| (other.arrival_ns..other.end_ns).contains(&record.arrival_ns)).count()
         };
-        assert!(own().all(|record| at_once(record) <= 6));
+        assert!(own().filter(|record| record.size_bytes != 1_004).all(|record| at_once(record) <= 6));
     }
     assert!(outcome.connections_peak <= 6 * outcome.pages.len());
+}
+
+/// The server sends the second half of the HTML only when it has answered a style sheet that the first half names.
+#[test]
+fn what_the_html_names_is_requested_while_it_arrives() {
+    static STYLED: std::sync::Barrier = std::sync::Barrier::new(2);
+    let (address, server) = serve(2, |mut stream| {
+        let size = size_of(&read_request(&mut stream).unwrap());
+        if size == 3_000 {
+            respond(&mut stream, size, "close");
+            STYLED.wait();
+        } else {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; size / 2])).unwrap();
+            STYLED.wait();
+            stream.write_all(&vec![b'x'; size / 2]).unwrap();
+        }
+    });
+    let mut visit = visit(None);
+    visit.truncate(1);
+    visit[0].objects.truncate(2);
+    let plan = Plan { grace: PATIENT, client_connections: Some(6), ..plan(address) };
+    let mut pages = PageLoads::of([(Nanos::ZERO, visit)], 6);
+    let outcome = run(&plan, &mut pages, |_| ControlFlow::Continue(())).unwrap();
+    server.join().unwrap();
+    check(&outcome, &plan);
+    let [html, style] = &outcome.records[..] else { panic!("{:?}", outcome.records) };
+    assert_eq!((html.size_bytes, style.size_bytes, outcomes(&outcome.records)), (4_000, 3_000, ["complete"].into()));
+    assert!(style.arrival_ns < html.end_ns, "the HTML had not ended");
+}
+
+/// The server answers the HTML and nothing else, until its connections end.
+#[test]
+fn a_visitor_who_loses_patience_cancels_everything() {
+    let (address, server) = serve(6, |mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            if size_of(&request) == 4_000 {
+                respond(&mut stream, 4_000, "keep-alive");
+            }
+        }
+    });
+    let plan = Plan { per_connection: u64::MAX, client_connections: Some(6), grace: PATIENT, ..plan(address) };
+    let mut pages = PageLoads::of([(Nanos::ZERO, visit(Some(Nanos::from_millis(300))))], 100);
+    let outcome = run(&plan, &mut pages, |_| ControlFlow::Continue(())).unwrap();
+    server.join().unwrap();
+    check(&outcome, &plan);
+    let [page] = &outcome.pages[..] else { panic!("the next page never begins: {:?}", outcome.pages) };
+    assert_eq!((page.left_at, page.first_view_at, page.full_at), (Some(Nanos::from_millis(300)), None, None));
+    let (html, rest) = outcome.records.split_first().unwrap();
+    assert_eq!((html.outcome.name(), outcomes(rest)), ("complete", ["aborted"].into()));
+    // Six connections, and the others wait for one of them; the font waits for the style sheet, data for the script.
+    assert_eq!((rest.len(), outcome.connections_peak), (22, 6));
 }

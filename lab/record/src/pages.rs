@@ -11,21 +11,28 @@ use crate::run::{make, whole};
 
 const FILE: &str = "pages.json";
 
-/// A page; the records of its requests have its index, from 0, as their client. All instants are nanoseconds since the
-/// run began.
+/// A page that a visitor began. All instants are nanoseconds since the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRecord {
+    /// Its number among the pages of the load, the same for every server; the records of its requests have it as their
+    /// client.
+    pub page: u64,
     /// When its HTML was due; both times count from here.
     pub arrival_ns: u64,
     pub requests: u64,
     /// Bytes of all bodies that came whole, in the codings in which they came.
     pub bytes: u64,
-    /// When HTML, style sheets and the scripts that block had ended, or the end of the run if that came first.
+    /// When HTML, style sheets and the scripts that block had ended; if that never came, when the visitor left or the
+    /// run ended.
     pub first_view_ns: u64,
-    /// When everything had ended.
+    /// When these and the fonts had ended.
+    pub with_fonts_ns: u64,
+    /// When everything had ended, except images that wait for the visitor to scroll.
     pub full_ns: u64,
-    /// Requests that did not complete, or were not made before the run ended.
+    /// Requests that did not complete, or were not made before the visitor left or the run ended.
     pub failed: u64,
+    /// The visitor lost patience before the first view, and left. The times are then lower bounds.
+    pub left: bool,
 }
 
 impl PageRecord {
@@ -57,8 +64,19 @@ mod tests {
     fn reads_back_what_it_wrote() {
         let folder = std::env::temp_dir().join(format!("weir-pages-{}", std::process::id()));
         assert_eq!(PageRecord::read_all(&folder).unwrap(), []);
-        let page = PageRecord { arrival_ns: 1, requests: 2, bytes: 3, first_view_ns: 4, full_ns: 5, failed: 0 };
-        let pages = [page, PageRecord { failed: 1, ..page }];
+        let (first_view_ns, with_fonts_ns, full_ns, failed, left) = (4, 5, 6, 0, false);
+        let page = PageRecord {
+            page: 7,
+            arrival_ns: 1,
+            requests: 2,
+            bytes: 3,
+            first_view_ns,
+            with_fonts_ns,
+            full_ns,
+            failed,
+            left,
+        };
+        let pages = [page, PageRecord { failed: 1, left: true, ..page }];
         PageRecord::write_all(&folder, &pages).unwrap();
         assert_eq!(PageRecord::read_all(&folder).unwrap(), pages);
         fs::write(folder.join(FILE), "[{}]").unwrap();

@@ -96,11 +96,15 @@ pub struct ResponseTimeMs {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PageTimesMs {
     pub count: usize,
-    /// The number of incomplete pages: a request failed, or the run ended first. They count with the time that they
-    /// waited.
+    /// The number of pages whose visitors left before the first view. They count with the time that they waited, as do
+    /// those that the end of the run cut.
+    pub left: usize,
+    /// The number of other incomplete pages: a request failed, or the run ended first.
     pub not_whole: usize,
     /// The time until the HTML, all style sheets and all blocking scripts had arrived.
     pub first_view: ResponseTimeMs,
+    /// The time until these and all fonts had arrived.
+    pub with_fonts: ResponseTimeMs,
     /// The time until everything had arrived.
     pub full: ResponseTimeMs,
 }
@@ -171,8 +175,10 @@ impl PageTimesMs {
         };
         (!pages.is_empty()).then(|| PageTimesMs {
             count: pages.len(),
-            not_whole: pages.iter().filter(|page| page.failed > 0).count(),
+            left: pages.iter().filter(|page| page.left).count(),
+            not_whole: pages.iter().filter(|page| page.failed > 0 && !page.left).count(),
             first_view: until(|page| page.first_view_ns),
+            with_fonts: until(|page| page.with_fonts_ns),
             full: until(|page| page.full_ns),
         })
     }
@@ -255,16 +261,22 @@ mod tests {
 
     #[test]
     fn pages_by_hand() {
-        let page = |arrival_ms: u64, view_ms: u64, full_ms: u64, failed| PageRecord {
+        let page = |arrival_ms: u64, view_ms: u64, full_ms: u64, failed, left| PageRecord {
+            page: 0,
             arrival_ns: arrival_ms * 1_000_000,
             requests: 10,
             bytes: 1000,
             first_view_ns: (arrival_ms + view_ms) * 1_000_000,
+            with_fonts_ns: (arrival_ms + 2 * view_ms) * 1_000_000,
             full_ns: (arrival_ms + full_ms) * 1_000_000,
             failed,
+            left,
         };
-        let found = PageTimesMs::of(&[page(7, 1, 2, 0), page(5, 3, 10, 2), page(9, 2, 6, 0)]).unwrap();
-        assert_eq!((found.count, found.not_whole), (3, 1));
-        assert_eq!((found.first_view.mean, found.full.mean, found.full.p99), (2.0, 6.0, 10.0));
+        let pages =
+            [page(7, 1, 2, 0, false), page(5, 3, 10, 2, false), page(9, 2, 6, 0, false), page(8, 2, 2, 9, true)];
+        let found = PageTimesMs::of(&pages).unwrap();
+        assert_eq!((found.count, found.not_whole, found.left), (4, 1, 1));
+        assert_eq!((found.first_view.mean, found.with_fonts.mean), (2.0, 4.0));
+        assert_eq!((found.full.mean, found.full.p99), (5.0, 10.0));
     }
 }

@@ -50,11 +50,15 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     let name = &run.name;
     let pages = run.pages.map(|pages| {
         format!(
-            "{name}: {} pages, {} of them not whole; first view {} ms in the mean (p99 {}), whole {} ms ({})",
+            "{name}: {} pages, {} of them left before the first view, {} not whole; first view {} ms in the mean (p99 {}), \
+             with fonts {} ms ({}), whole {} ms ({})",
             pages.count,
+            pages.left,
             pages.not_whole,
             figure(pages.first_view.mean),
             figure(pages.first_view.p99),
+            figure(pages.with_fonts.mean),
+            figure(pages.with_fonts.p99),
             figure(pages.full.mean),
             figure(pages.full.p99)
         )

@@ -46,9 +46,9 @@ pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Filter, Log, Request, Trace};
 pub use pages::{
-    DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, ObjectKind, PAGE_OBJECTS_MAX,
-    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, Readers, Visit,
-    Visitors, page,
+    DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, Found, ObjectKind, PAGE_OBJECTS_MAX,
+    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, VisitedPage, Visitors,
+    visit,
 };
 pub use population::{EndlessSizes, Population, USERS_MAX};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};

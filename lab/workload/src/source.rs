@@ -42,7 +42,7 @@ pub struct Part {
 /// The source of the requests of a run.
 pub trait Source {
     /// The instant of the next request; `None` at the end, and while all users wait for responses. A later call may
-    /// return an earlier instant only after [`Source::on_end`].
+    /// return an earlier instant only after a response, or part of one.
     fn due(&self) -> Option<Nanos>;
 
     /// Takes the request that is due first. In an open load its instant is never before that of the previous one.
@@ -55,6 +55,19 @@ pub trait Source {
     /// Handles the end of this request of any kind, like [`Source::on_end`].
     fn on_ended(&mut self, ask: &Ask, at: Nanos) -> bool {
         ask.user.is_none_or(|user| self.on_end(user, at))
+    }
+
+    /// Handles body bytes of this request, of which so many have now arrived.
+    fn on_received(&mut self, _: &Ask, _bytes: u64, _at: Nanos) {}
+
+    /// The instant at which the next user leaves, if no response keeps that user.
+    fn leaves_at(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Takes the user who leaves first. That user's requests in flight must be cancelled; no others follow.
+    fn take_leaving(&mut self) -> Option<u32> {
+        None
     }
 
     /// The instant after which no request is due, except those that follow from responses.

@@ -216,7 +216,7 @@ impl Streams {
     fn collect(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         let mut place = 0;
         while let Some(stream) = self.streams.get_mut(place) {
-            let Some(end) = stream.poll(&mut context(), ledger) else {
+            let Some(end) = stream.poll(&mut context(), ledger, now) else {
                 place += 1;
                 continue;
             };

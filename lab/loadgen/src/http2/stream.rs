@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 use record::Outcome;
+use units::Nanos;
 
 use crate::ledger::Ledger;
 
@@ -55,8 +56,8 @@ impl Stream {
     }
 
     /// Takes the available part of the response; `None` while more is to come.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>) -> Option<End> {
-        match self.advance(context, ledger) {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>, now: Nanos) -> Option<End> {
+        match self.advance(context, ledger, now) {
             Poll::Pending => None,
             Poll::Ready(Ok(())) => Some(End::Whole),
             Poll::Ready(Err(error)) => Some(self.end_of(&error)),
@@ -69,7 +70,12 @@ impl Stream {
         self.had_served && received_bytes == self.received_bytes
     }
 
-    fn advance(&mut self, context: &mut Context<'_>, ledger: &mut Ledger<'_>) -> Poll<Result<(), h2::Error>> {
+    fn advance(
+        &mut self,
+        context: &mut Context<'_>,
+        ledger: &mut Ledger<'_>,
+        now: Nanos,
+    ) -> Poll<Result<(), h2::Error>> {
         loop {
             match &mut self.answer {
                 Answer::Head(head) => {
@@ -80,7 +86,7 @@ impl Stream {
                 }
                 Answer::Body(body) => {
                     let Some(data) = ready!(body.poll_data(context)).transpose()? else { return Poll::Ready(Ok(())) };
-                    ledger.on_data(self.job, &data);
+                    ledger.on_data(self.job, &data, now);
                     // The bytes taken reopen the window. A stream that has been reset has none.
                     let _ = body.flow_control().release_capacity(data.len());
                 }

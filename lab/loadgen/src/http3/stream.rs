@@ -39,7 +39,7 @@ impl Stream {
         let job = self.job;
         self.response.receive(bytes, |event| match event {
             Event::Head { status, head_bytes } => ledger.on_head(job, status, head_bytes),
-            Event::Body(count) => ledger.on_body(job, count),
+            Event::Body(count) => ledger.on_body(job, count, now),
         })
     }
 

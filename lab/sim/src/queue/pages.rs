@@ -1,20 +1,18 @@
 //! Page loads: the connections of each visitor, and requests that follow from responses.
 //!
-//! A visitor requests the HTML. When it has arrived, the visitor requests the objects that it names, and when the style
-//! sheets have arrived, the objects that those name ([`workload::page`]). On one connection all requests are
-//! concurrent, as in HTTP/2 and HTTP/3. On several, each carries one request, and the others wait in the browser, the
-//! most urgent first. A request reaches the server a round trip after the response that caused it. Pages and arrivals
-//! depend only on the seed, so they are the same under every order.
-//! under every order.
+//! Visits are those of the load generator ([`workload::visit`]), with two differences: a job is whole or not there, so
+//! everything that the HTML names is found at its end, and nobody gives up. On one connection all requests of a visitor
+//! are concurrent, as in HTTP/2 and HTTP/3. On several, each carries one request, and the others wait in the browser,
+//! the most urgent first. A response arrives, and what follows from it is requested, a round trip after it left. Visits
+//! and arrivals depend only on the seed, so they are the same under every order.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::HashMap;
 
 use rand::RngCore;
 use sched::Precedence;
 use serde::Serialize;
 use units::Nanos;
-use workload::{PageObject, Visit, page};
+use workload::{Ask, PageLoads, PageTimes, Source, VisitedPage, visit};
 
 use super::line::{Line, Wire};
 use super::owners::Owners;
@@ -31,7 +29,7 @@ pub const PAGE_CONNECTIONS_MAX: u32 = 32;
 /// section 6.5.2).
 const STREAMS_MAX: u32 = 100;
 
-/// The time from a response to the requests that follow from it: the round trip of an ordinary line.
+/// The time from a response to its arrival and the requests that follow from it: the round trip of an ordinary line.
 const ROUND_TRIP: Nanos = Nanos::from_millis(50);
 
 /// One uncounted page per this many counted pages comes before them, and as many after them.
@@ -56,7 +54,9 @@ pub struct PageOutcome {
     pub bytes_mean: f64,
     /// The time until the HTML, all style sheets and all blocking scripts have arrived.
     pub first_contentful_ms: Times,
-    /// The time until everything has arrived.
+    /// The time until these and all fonts have arrived.
+    pub with_fonts_ms: Times,
+    /// The time until everything has arrived that does not wait for the visitor to scroll.
     pub full_ms: Times,
 }
 
@@ -87,121 +87,115 @@ pub(super) struct PageAsk {
     pub stream: Stream,
 }
 
-/// A page that is being loaded.
-struct Loading {
-    from: Nanos,
-    /// The number of its HTML.
-    number: u64,
-    /// The visitor, once the page has been assigned to one.
-    client: Option<u32>,
-    visit: Visit,
-}
-
-impl Loading {
-    /// Returns the duration of an event of a loaded page.
-    fn took(&self, at: Option<Nanos>) -> Nanos {
-        at.unwrap_or(Nanos::MAX) - self.from
-    }
-}
-
-/// All pages of a run, and their requests that are due.
+/// All visits of a run, and their requests that are due.
 pub(super) struct Pages {
-    visits: Vec<Loading>,
+    loads: PageLoads,
+    /// The number of the first request of each page, and of the first after all pages.
+    firsts: Vec<u64>,
     counted: std::ops::Range<usize>,
-    under_way_max: u32,
-    /// The requests that are due: instant, page, object.
-    due: BinaryHeap<Reverse<(Nanos, u32, u16)>>,
+    /// The requests at the server, by their numbers.
+    under_way: HashMap<u64, Ask>,
+    /// The clients of the visitors seen so far.
+    clients: HashMap<u32, u32>,
+    requests_mean: f64,
+    bytes_mean: f64,
 }
 
 impl Pages {
     pub fn new(load: &PageLoad, line: &Line, wire: Wire, seed: u64) -> Pages {
-        let margin = load.pages.div_ceil(MARGIN_SHARE);
-        let drawn: Vec<Vec<PageObject>> = {
-            let mut random = stream(seed, 1);
-            (0..load.pages + 2 * margin).map(|_| page(&mut random)).collect()
+        let margin = load.pages.div_ceil(MARGIN_SHARE) as usize;
+        let counted = margin..margin + load.pages as usize;
+        let visits = drawn(counted.end + margin, seed);
+        let pages: Vec<&VisitedPage> = visits.iter().flatten().collect();
+        let mut firsts = vec![0];
+        pages.iter().for_each(|page| firsts.push(firsts[firsts.len() - 1] + page.objects.len() as u64));
+        let sizes = |pages: &[&VisitedPage]| -> Vec<u64> {
+            pages.iter().flat_map(|page| &page.objects).map(|object| object.size_bytes).collect()
         };
-        let service = |object: &PageObject| line.time_for(wire.bytes(object.size_bytes)).0;
-        let all_ns: u64 = drawn.iter().flatten().map(service).sum();
-        let gap_ns = all_ns as f64 / drawn.len() as f64 / load.rho;
-        let (mut times, mut at, mut number) = (stream(seed, 0), Nanos::ZERO, 0);
-        let mut visits = Vec::new();
-        for objects in drawn {
+        let all_ns: u64 = sizes(&pages).into_iter().map(|size| line.time_for(wire.bytes(size)).0).sum();
+        let (sizes, count) = (sizes(&pages[counted.clone()]), f64::from(load.pages));
+        let (requests_mean, bytes_mean) = (sizes.len() as f64 / count, sizes.iter().sum::<u64>() as f64 / count);
+        let gap_ns = all_ns as f64 / visits.len() as f64 / load.rho;
+        let (mut times, mut at) = (stream(seed, 0), Nanos::ZERO);
+        let visits = visits.into_iter().map(|visited| {
             // In (0, 1], so that its logarithm is finite.
             let uniform = ((times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             at += Nanos((-uniform.ln() * gap_ns) as u64);
-            let count = objects.len() as u64;
-            visits.push(Loading { from: at, number, client: None, visit: Visit::new(objects) });
-            number += count;
-        }
-        let under_way_max = if load.connections == 1 { STREAMS_MAX } else { load.connections };
-        let counted = margin as usize..(margin + load.pages) as usize;
-        let mut pages = Pages { visits, counted, under_way_max, due: BinaryHeap::new() };
-        (0..pages.visits.len() as u32).for_each(|page| pages.ask(page, pages.visits[page as usize].from));
-        pages
+            (at, visited)
+        });
+        let loads = PageLoads::of(visits, if load.connections == 1 { STREAMS_MAX } else { load.connections });
+        let (under_way, clients) = (HashMap::new(), HashMap::new());
+        Pages { loads, firsts, counted, under_way, clients, requests_mean, bytes_mean }
     }
 
     /// The requests of the counted pages: the number of the first, and how many there are.
     pub fn extent(&self) -> (u64, u64) {
-        let first = |page: usize| self.visits.get(page).map_or(0, |visit| visit.number);
-        (first(self.counted.start), first(self.counted.end) - first(self.counted.start))
+        let first = self.firsts[self.counted.start];
+        (first, self.firsts[self.counted.end] - first)
     }
 
     pub fn due(&self) -> Option<Nanos> {
-        self.due.peek().map(|Reverse((at, ..))| *at)
+        self.loads.due()
     }
 
     pub fn take(&mut self) -> Option<PageAsk> {
-        let Reverse((at, page, object)) = self.due.pop()?;
-        let Loading { number, visit, .. } = &self.visits[page as usize];
-        let PageObject { kind, size_bytes } = visit.objects()[usize::from(object)];
-        let precedence = Precedence { urgency: kind.urgency(), is_incremental: kind.is_incremental() };
-        let stream = Stream { connection: page, precedence };
-        Some(PageAsk { at, number: number + u64::from(object), size_bytes, stream })
+        let ask = self.loads.take()?;
+        let (part, connection) = ask.part.zip(ask.user)?;
+        let precedence = Precedence { urgency: part.urgency, is_incremental: part.is_incremental };
+        let number = self.firsts[part.page as usize] + u64::from(part.object);
+        self.under_way.insert(number, ask);
+        Some(PageAsk { at: ask.at, number, size_bytes: ask.size_bytes, stream: Stream { connection, precedence } })
     }
 
-    /// Returns the client that visits this page, which `deal` chooses at its first request.
-    pub fn client_of(&mut self, page: u32, deal: impl FnOnce() -> u32) -> u32 {
-        *self.visits[page as usize].client.get_or_insert_with(deal)
+    /// Returns the client of this visitor, which `deal` chooses at the first request.
+    pub fn client_of(&mut self, visitor: u32, deal: impl FnOnce() -> u32) -> u32 {
+        *self.clients.entry(visitor).or_insert_with(deal)
     }
 
     /// Handles the response to the request with this number.
     pub fn on_end(&mut self, number: u64, at: Nanos) {
-        let page = self.visits.partition_point(|page| page.number <= number) - 1;
-        let Loading { number: first, visit, .. } = &mut self.visits[page];
-        visit.on_end((number - *first) as u16, at);
-        self.ask(page as u32, at + ROUND_TRIP);
-    }
-
-    fn ask(&mut self, page: u32, at: Nanos) {
-        while let Some(object) = self.visits[page as usize].visit.next(self.under_way_max) {
-            self.due.push(Reverse((at, page, object)));
+        if let Some(ask) = self.under_way.remove(&number) {
+            self.loads.on_ended(&ask, at + ROUND_TRIP);
         }
     }
 
     /// Returns the times of the counted pages, all of which must have been loaded.
     pub fn outcome(&self) -> PageOutcome {
-        let counted = &self.visits[self.counted.clone()];
-        let pages = counted.len().max(1) as f64;
-        let objects = || counted.iter().flat_map(|page| page.visit.objects());
+        let counted: Vec<PageTimes> =
+            self.loads.pages().into_iter().filter(|page| self.counted.contains(&(page.page as usize))).collect();
+        let times = |until: fn(&PageTimes) -> Option<Nanos>| {
+            Times::of(counted.iter().map(|page| until(page).unwrap_or(Nanos::MAX) - page.arrival))
+        };
         PageOutcome {
             count: counted.len(),
-            requests_mean: objects().count() as f64 / pages,
-            bytes_mean: objects().map(|object| object.size_bytes as f64).sum::<f64>() / pages,
-            first_contentful_ms: Times::of(counted.iter().map(|page| page.took(page.visit.first_view_at()))),
-            full_ms: Times::of(counted.iter().map(|page| page.took(page.visit.full_at()))),
+            requests_mean: self.requests_mean,
+            bytes_mean: self.bytes_mean,
+            first_contentful_ms: times(|page| page.first_view_at),
+            with_fonts_ms: times(|page| page.with_fonts_at),
+            full_ms: times(|page| page.full_at),
         }
     }
 }
 
+/// Draws visits with at least so many pages together.
+fn drawn(pages: usize, seed: u64) -> Vec<Vec<VisitedPage>> {
+    let (mut random, mut visits, mut count) = (stream(seed, 1), vec![], 0);
+    while count < pages {
+        let mut visited = visit(&mut random);
+        visited.iter_mut().for_each(|page| page.patience = None);
+        count += visited.len();
+        visits.push(visited);
+    }
+    visits
+}
+
 /// Returns the sizes of objects in the order of their requests.
 pub(super) fn sizes(seed: u64) -> Vec<u64> {
-    let mut random = stream(seed, 1);
-    let pages = (0..PAGES_SAMPLED).map(|_| page(&mut random));
-    pages.flatten().map(|object| object.size_bytes).collect()
+    drawn(PAGES_SAMPLED, seed).iter().flatten().flat_map(|page| &page.objects).map(|object| object.size_bytes).collect()
 }
 
 /// The number of pages whose sizes represent those of all pages.
-const PAGES_SAMPLED: u32 = 1000;
+const PAGES_SAMPLED: usize = 1000;
 
 /// Checks a load of pages.
 pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {

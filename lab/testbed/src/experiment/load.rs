@@ -64,10 +64,14 @@ pub struct Load {
     #[arg(long = "class", value_name = "NAME:CLIENTS[=/DIR/|=HOST]", requires = "webstone", value_parser = Named(Customer::from_str))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<Customer>,
-    /// Page loads arrive instead of requests: HTML, then CSS and scripts, then images, with the priorities of browsers
+    /// Visits of pages arrive instead of requests, with the order, the priorities and the caches of browsers
     #[arg(long, conflicts_with_all = ["profile", "trace", "surge", "users", "webstone", "repeat", "per_connection", "abort"])]
     #[serde(default, skip_serializing_if = "is_not")]
     pub pages: bool,
+    /// No visitor loses patience and leaves, so that all servers carry the same bytes
+    #[arg(long, requires = "pages")]
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub patient: bool,
     /// Readers arrive instead of requests: each loads ten pages of the site in this folder, one after the other, with a browser's cache
     /// and codings, over HTTP/2
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pages", "profile", "trace", "surge", "users", "webstone", "repeat", "per_connection", "abort", "shuffle", "routes"])]
@@ -179,6 +183,9 @@ impl Load {
     }
 
     fn check_pages(&self) -> Result<(), String> {
+        if self.patient && !self.pages {
+            return Err("patient is of visitors: write pages = true too".into());
+        }
         if !self.loads_pages() {
             return Ok(());
         }

@@ -41,23 +41,29 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome)
     }
 }
 
-/// Each page with the times at which it was complete, or the end of the run if it was not.
+/// Each page that was begun, with the times at which it was complete, or at which its visitor left or the run ended.
 pub(crate) fn pages(outcome: &loadgen::Outcome) -> Vec<PageRecord> {
-    let mut came = vec![(0, 0); outcome.pages.len()];
+    let mut came: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
     for record in outcome.records.iter().filter(|record| record.is_complete()) {
-        if let Some((count, bytes)) = record.client.and_then(|page| came.get_mut(page as usize)) {
-            (*count, *bytes) = (*count + 1, *bytes + record.body_bytes);
-        }
+        let (count, bytes) = came.entry(record.client).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + record.body_bytes);
     }
-    let record = |(page, (complete, bytes)): (&PageTimes, (usize, u64))| PageRecord {
-        arrival_ns: page.arrival.0,
-        requests: page.requests as u64,
-        bytes,
-        first_view_ns: page.first_view_at.unwrap_or(outcome.elapsed).0,
-        full_ns: page.full_at.unwrap_or(outcome.elapsed).0,
-        failed: (page.requests - complete) as u64,
+    let record = |page: &PageTimes| {
+        let (complete, bytes) = came.get(&Some(page.page)).copied().unwrap_or_default();
+        let until = |at: Option<Nanos>| at.or(page.left_at).unwrap_or(outcome.elapsed).0;
+        PageRecord {
+            page: page.page.into(),
+            arrival_ns: page.arrival.0,
+            requests: page.requests as u64,
+            bytes,
+            first_view_ns: until(page.first_view_at),
+            with_fonts_ns: until(page.with_fonts_at),
+            full_ns: until(page.full_at),
+            failed: page.requests as u64 - complete,
+            left: page.left_at.is_some(),
+        }
     };
-    outcome.pages.iter().zip(came).map(record).collect()
+    outcome.pages.iter().map(record).collect()
 }
 
 /// The names of the groups or classes of clients.
@@ -91,7 +97,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         (Some(path), ..) => path.display().to_string(),
         (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
         (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
-        (None, None, false) if load.pages => "pages of the Web Almanac 2024".into(),
+        (None, None, false) if load.pages => "visits of pages of the Web Almanac 2025".into(),
         (None, None, false) if load.site.is_some() => "pages of a site".into(),
         (None, None, false) => "shipped synthetic".into(),
     };

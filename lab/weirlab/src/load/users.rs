@@ -8,8 +8,7 @@ use testbed::{Load, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
 use workload::{
-    Documents, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Readers, Source, USERS_MAX, WebStone,
-    WebStoneClients,
+    Documents, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Source, USERS_MAX, WebStone, WebStoneClients,
 };
 
 use super::jobs;
@@ -74,11 +73,15 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
         return Err(Failure::Usage("--pages: how many is missing: write the load of the link, --rho 0.8".into()));
     };
     let until = until(load, "--pages")?;
-    let pages = PageLoads::new(rho, link, until.as_secs_f64(), at_once, load.seed)
+    let mut pages = PageLoads::new(rho, (link, until.as_secs_f64()), at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--pages: {reason}")))?;
+    if load.patient {
+        pages.wait();
+    }
     // The same for every seed, so that runs with several seeds have one load.
     let visit_requests = Some(PAGE_OBJECTS_MEDIAN);
-    let (who, sizes, source) = ("page loads".into(), pages.sizes(), Box::new(pages));
+    let who = if load.patient { "page loads of the patient" } else { "page loads" }.into();
+    let (sizes, source) = (pages.sizes(), Box::new(pages));
     Ok(Users { who, sizes, until, visit_requests, documents: None, source })
 }
 
@@ -88,7 +91,7 @@ fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_o
     };
     let until = until(load, "--site")?;
     let documents = Arc::new(site::read(folder)?);
-    let readers = Readers::new(rho, (link, until.as_secs_f64()), documents.clone(), at_once, load.seed)
+    let readers = PageLoads::of_site(rho, (link, until.as_secs_f64()), &documents, at_once, load.seed)
         .map_err(|reason| Failure::Usage(format!("--site: {reason}")))?;
     let visit_requests = Some(READER_PAGES as u64);
     let (who, sizes, documents) = ("readers of a site".into(), readers.sizes(), Some(documents));

@@ -19,10 +19,14 @@ fn a_page_alone_takes_its_bytes_and_the_round_trips() {
     for (policy, carriers) in [("srpt", true), ("srpt", false), ("fair", true)] {
         let of = pages(&load(policy, 20, 1e-6, 1, carriers));
         let bytes_ms = of.bytes_mean * 8.0 / 1e4;
-        let over_ms = of.full_ms.mean - bytes_ms;
-        // One round trip follows the HTML, and another the style sheets, if everything else has arrived by then.
-        assert!((50.0..=100.1).contains(&over_ms), "{policy} {carriers}: {over_ms} ms beside {bytes_ms}");
-        assert!(of.first_contentful_ms.mean < of.full_ms.mean);
+        // The HTML, and at least another response, are followed by a round trip; images for which visitors scroll are
+        // not of the whole page.
+        assert!(
+            (0.6 * bytes_ms..bytes_ms + 500.0).contains(&of.full_ms.mean),
+            "{policy} {carriers}: {of:?} {bytes_ms}"
+        );
+        assert!(of.first_contentful_ms.mean > 50.0 && of.first_contentful_ms.mean < of.with_fonts_ms.mean);
+        assert!(of.with_fonts_ms.mean < of.full_ms.mean);
     }
 }
 
@@ -72,8 +76,8 @@ fn visits_have_addresses() {
     let pages = || load("srpt", 50, 0.8, 1, true);
     let [alone, households] = [Visitors::Alone, Visitors::Households].map(|visitors| of(visitors, pages()).unwrap());
     let (alone, households) = (alone.clients.unwrap(), households.clients.unwrap());
-    // 60 visits at most, and 30 of them have 22 addresses.
-    assert!((50..=60).contains(&alone) && (30..=43).contains(&households), "{alone} and {households}");
+    // 60 pages of about 30 visits, and 30 of them have 22 addresses.
+    assert!((20..=45).contains(&alone) && (alone / 2..alone).contains(&households), "{alone} and {households}");
     let said = of(Visitors::Alone, replay("srpt", &[])).unwrap_err().to_string();
     assert!(said.contains("visit: only pages are visits: write --pages 200 too"), "{said}");
 }
@@ -86,11 +90,12 @@ fn pages_have_clients_and_a_crawler_beside_them() {
         let closed = vec![closed(6, 20_000)];
         let share = Some(ClientShareSpec::On);
         let clients = ClientSpec { owners: Some(Owners::Dealt(4)), share, closed };
-        let config = Config { clients, ..load(policy, 20, 0.5, 1, true) };
+        let config = Config { clients, ..load(policy, 60, 0.5, 1, true) };
         let outcome = run(&config, Hooks::none()).unwrap();
         let pages = outcome.pages.unwrap();
-        assert_eq!((pages.count, outcome.clients), (20, Some(4)), "{policy}");
+        assert_eq!((pages.count, outcome.clients), (60, Some(4)), "{policy}");
         let (of_crawler, of_pages) = (outcome.closed[0].bits_per_s, outcome.rho_offered * 1e7);
-        assert!((0.9e7..1.01e7).contains(&(of_crawler + of_pages)), "{policy}: {of_crawler} and {of_pages} bit/s");
+        // Requests that are at the server at the end count as offered.
+        assert!((0.9e7..1.1e7).contains(&(of_crawler + of_pages)), "{policy}: {of_crawler} and {of_pages} bit/s");
     }
 }
