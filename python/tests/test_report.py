@@ -333,20 +333,26 @@ def test_groups_are_called_by_what_tells_them_apart(tmp_path):
     assert [row["group"] for row in rows] == ["rho-0.5 10mbit", "rho-0.8 10mbit", "rho-0.8 20mbit"]
 
 
-def test_pages_have_their_own_tables(tmp_path):
+@pytest.mark.parametrize("with_fonts", [False, True])
+def test_pages_have_their_own_tables(tmp_path, with_fonts):
     for seed in (1, 2):
         for name, times in (("ours", 1), ("theirs", 2)):
             views = (1, 3, 2)
             ns = [times * ms * 10**6 for ms in views]
             pages = [{"arrival_ns": 7, "first_view_ns": 7 + view, "full_ns": 7 + 2 * view, "bytes": 1000} for view in ns]
+            if with_fonts:
+                pages = [page | {"with_fonts_ns": 7 + view, "left": view == ns[0]} for page, view in zip(pages, ns, strict=True)]
             write(tmp_path / "e" / f"seed-{seed}", name, 5, seed)
             (tmp_path / "e" / f"seed-{seed}" / name / "pages.json").write_text(json.dumps(pages))
     of = repeats.factors(weirlab.experiments_in(tmp_path / "e"), "ours")
-    figures = {page["measure"]: (page["value"].value, page["factor"].value) for page in of["rows"][0]["pages"]}
+    figures = {page["measure"]: (page["value"].value, page["factor"] and page["factor"].value) for page in of["rows"][0]["pages"]}
     assert figures["view mean"] == (4, pytest.approx(2)) and figures["view p95"] == (6, pytest.approx(2))
     assert figures["whole p50"] == (8, pytest.approx(2)) and figures["KB mean"] == (1, 1)
     page = repeats.markdown(of, "t")
     assert "| first view, ms (factor) |" in page and "| 4.00 (2.00 2.00-2.00) |" in page
+    assert figures.get("fonts mean") == ((4, pytest.approx(2)) if with_fonts else None)
+    assert figures.get("left %") == ((pytest.approx(100 / 3), None) if with_fonts else None)
+    assert ("with fonts" in page, "who left" in page) == (with_fonts, with_fonts)
 
 
 def test_a_job_sooner_than_its_own_bytes_is_found(tmp_path):

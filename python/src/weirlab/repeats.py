@@ -24,8 +24,10 @@ from .recorded import Run, without_seed
 
 # The largest requests, which may lose.
 _TOP_PERCENT = 99.5
-PAGE_MEASURES = ("view mean", "view p50", "view p95", "whole mean", "whole p50", "whole p95", "KB mean")
-"""Figures of pages: time until something is seen, time until all is there (ms), and size of their bodies (KB)."""
+_PAGE_TIMES = {"view": "first_view_ns", "fonts": "with_fonts_ns", "whole": "full_ns"}
+PAGE_MEASURES = (*(f"{name} {of}" for name in _PAGE_TIMES for of in ("mean", "p50", "p95")), "KB mean", "left %")
+"""Figures of pages: time until something is seen, until fonts are there too, and until all is there (ms), size of their bodies
+(KB), and the share whose visitors left before they saw anything; these count with the time that they waited."""
 Row = dict[str, Any]
 
 
@@ -38,7 +40,7 @@ class _Repeat:
     mean_ms: float
     top_ms: float
     packet_bound_ratio: float | None
-    pages: list[float] | None
+    pages: list[float | None] | None
     line: list[float | None] | None
     lost: tuple[int, int, float]
     """Connections that the server's kernel gave up, requests, and the mean of the requests that completed."""
@@ -144,12 +146,14 @@ def _repeat(point: Point, run: Run, with_line: bool) -> _Repeat:
     return _Repeat(run, load_of(of), mean_ms, top_ms, bound_ms and mean_ms / bound_ms, of_pages, of_line, gone, fault)
 
 
-def _page_figures(pages: Sequence[dict[str, int]]) -> list[float]:
-    found = []
-    for key in ("first_view_ns", "full_ns"):
-        ms = np.array([max(page[key] - page["arrival_ns"], 0) for page in pages]) / 1e6
-        found += [float(ms.mean()), nearest_rank(ms, 500), nearest_rank(ms, 950)]
-    return [*found, float(np.mean([page["bytes"] for page in pages])) / 1e3]
+def _page_figures(pages: Sequence[dict[str, int]]) -> list[float | None]:
+    found: list[float | None] = []
+    for key in _PAGE_TIMES.values():
+        # Earlier results have no fonts, and nobody leaves.
+        ms = np.array([max(page[key] - page["arrival_ns"], 0) for page in pages if key in page]) / 1e6
+        found += [float(ms.mean()), nearest_rank(ms, 500), nearest_rank(ms, 950)] if len(ms) else [None] * 3
+    left = float(np.mean([page["left"] for page in pages])) * 100 if "left" in pages[0] else None
+    return [*found, float(np.mean([page["bytes"] for page in pages])) / 1e3, left]
 
 
 def _row(group: _Group, label: str, name: str, reference: str) -> Row:
@@ -170,7 +174,7 @@ def _row(group: _Group, label: str, name: str, reference: str) -> Row:
     row["mean_ms"] = mean(repeat.mean_ms for repeat in used.values()) if used else None
     row["packet_bound_ratio"] = mean(bounds) if bounds else None
     row |= {"factor": factor, "factor_top": factor_top, "standing": _standing(factor), "standing_top": _standing(factor_top)}
-    for key, names, factors_of in (("pages", PAGE_MEASURES, len(PAGE_MEASURES)), ("line", lines.MEASURES, lines.TIMES)):
+    for key, names, factors_of in (("pages", PAGE_MEASURES, len(PAGE_MEASURES) - 1), ("line", lines.MEASURES, lines.TIMES)):
         if measured := _measures(key, names, list(used.values()), pairs, factors_of):
             row[key] = measured
     losses = [repeat.lost for repeat in used.values()]
@@ -312,8 +316,10 @@ def _losses(row: Row) -> str:
 
 _TABLES = (
     ("pages", "first view, ms (factor)", ("view mean", "view p50", "view p95"), ("mean", "p50", "p95")),
+    ("pages", "first view with fonts, ms (factor)", ("fonts mean", "fonts p50", "fonts p95"), ("mean", "p50", "p95")),
     ("pages", "whole page, ms (factor)", ("whole mean", "whole p50", "whole p95"), ("mean", "p50", "p95")),
     ("pages", "bodies, KB (factor)", ("KB mean",), ("mean",)),
+    ("pages", "visitors who left before the first view", ("left %",), ("%",)),
     ("line", "run", lines.MEASURES, ("small p50, ms (factor)", "small p95, ms (factor)", "of the line", "dropped", "found, s")),
 )
 
@@ -322,9 +328,8 @@ def _tables(of: Row) -> list[tuple[list[str], list[list[str]]]]:
     """Tables of first views, whole pages and bodies where pages were loaded, and of the line where it is asked for."""
     tables = []
     for key, name, measures, columns in _TABLES:
-        rows = [
-            [row["group"], row["run"], *(_cell(row, key, measure) for measure in measures)] for row in of["rows"] if key in row
-        ]
+        said = [row for row in of["rows"] if any(figure["measure"] in measures for figure in row.get(key, []))]
+        rows = [[row["group"], row["run"], *(_cell(row, key, measure) for measure in measures)] for row in said]
         tables += [(["group", name, *columns], rows)] if rows else []
     return tables
 
