@@ -47,17 +47,15 @@ hosts: {{ default: {{ paths: {{ "/": {{ file.dir: "{site}" }} }} }} }}
 """
 NGINX_RUN, H2O_RUN = "nginx -p {work} -c {work}/nginx.conf -e stderr", "h2o -m worker -c {work}/h2o.conf"
 WEIR = "{weir} serve {site} --listen {address}:443 --cert {work}/cert.pem --key {work}/key.pem"
-H3 = "--enable-quic --origin-to-force-quic-on=* --ignore-certificate-errors-spki-list={pin}"
-# Of each the server, the router's queue, and flags of Chromium.
+# Of each the server and the router's queue.
 SYSTEMS = {
-    "weir-found": (WEIR, "fifo", ""),
-    "weir-configured": (WEIR + " --uplink {line}", "fifo", ""),
-    "nginx-cake": (NGINX_RUN, "cake", ""),
-    "h2o-cake": (H2O_RUN, "cake", ""),
-    "nginx-fq_codel": (NGINX_RUN, "fq_codel", ""),
-    "h2o-fq_codel": (H2O_RUN, "fq_codel", ""),
-    "weir-found-cake": (WEIR, "cake", ""),
-    "weir-found-h3": (WEIR, "fifo", H3),
+    "weir-found": (WEIR, "fifo"),
+    "weir-configured": (WEIR + " --uplink {line}", "fifo"),
+    "nginx-cake": (NGINX_RUN, "cake"),
+    "h2o-cake": (H2O_RUN, "cake"),
+    "nginx-fq_codel": (NGINX_RUN, "fq_codel"),
+    "h2o-fq_codel": (H2O_RUN, "fq_codel"),
+    "weir-found-cake": (WEIR, "cake"),
 }
 METRICS = ["lcp", "fcp", "load"]
 CHROMIUM = "chromium --headless=new --no-sandbox --disable-gpu --in-process-gpu --ignore-certificate-errors --disable-background-networking " \
@@ -151,9 +149,9 @@ def lay():
 class Browser:
     """A Chromium, driven over DevTools' pipe: it reads commands from descriptor 3 and writes answers to 4."""
 
-    def __init__(self, work, more):
+    def __init__(self, work):
         (inner_in, self.into), (self.out, inner_out) = os.pipe(), os.pipe()
-        command = f"exec {CHROMIUM.format(work=work, address=ADDRESS)} {more} 3<&{inner_in} 4>&{inner_out} 2>/dev/null"
+        command = f"exec {CHROMIUM.format(work=work, address=ADDRESS)} 3<&{inner_in} 4>&{inner_out} 2>/dev/null"
         self.process = subprocess.Popen([*CLIENTS, "sh", "-c", command], pass_fds=(inner_in, inner_out))
         self.number, self.names, self.rest = 0, 0, b""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -189,7 +187,7 @@ class Browser:
 
 def measure(flags, system, seed, browser, fill):
     """Starts a server, and lets the browser load pages over the line to it."""
-    server, queue, more = SYSTEMS[system]
+    server, queue = SYSTEMS[system]
     chance = random.Random(seed)
     sh(f"tc -n router qdisc delete dev far root 2>/dev/null || true; tc -n router qdisc add dev far root handle 1: {QUEUES[queue]}")
     words = ["ip", "netns", "exec", "server", "env", f"STATE_DIRECTORY={tempfile.mkdtemp()}", *server.format(**fill).split()]
@@ -206,7 +204,7 @@ def measure(flags, system, seed, browser, fill):
         time.sleep(chance.expovariate(1 / PAUSE_S))
         seen = browser.load(f"{folder}/{page}", f"{flags.out}/{system}-{folder}-{page.replace('/', '-')}.png" if flags.pictures else None)
         loads.append({"site": folder, "page": page, "at_s": round(time.monotonic() - began, 3)} | seen)
-        if not seen["load"] or (seen["status"], seen["protocol"]) != (200, "h3" if more else "h2"):
+        if not seen["load"] or (seen["status"], seen["protocol"]) != (200, "h2"):
             sys.exit(f"browsers: {system}: {loads[-1]}")
     others = received() - before - sum(load["bytes"] for load in loads)
     of = {"system": system, "seed": seed, "cross": flags.cross, "others_bps": others * 8 / (time.monotonic() - began), "loads": loads}
@@ -225,11 +223,10 @@ def guest(flags):
     work, systems = tempfile.mkdtemp(), flags.systems.split(",")
     lay()
     sh(f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=localhost -keyout {work}/key.pem -out {work}/cert.pem")
-    pin = sh(f"openssl x509 -in {work}/cert.pem -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64").strip()
-    fill = {"work": work, "site": f"{flags.out}/sites", "weir": flags.weir, "address": ADDRESS, "types": TYPES, "brotli": BROTLI, "line": LINE, "pin": pin}
+    fill = {"work": work, "site": f"{flags.out}/sites", "weir": flags.weir, "address": ADDRESS, "types": TYPES, "brotli": BROTLI, "line": LINE}
     for name, text in (("nginx.conf", NGINX), ("h2o.conf", H2O)):
         open(f"{work}/{name}", "w").write(text.format(**fill))
-    browser = Browser(work, SYSTEMS[systems[0]][2].format(**fill))
+    browser = Browser(work)
     for seed, system in itertools.product(range(flags.first, flags.first + flags.seeds), systems):
         if not os.path.exists(f"{flags.out}/{flags.cross}_{system}_{seed}.json"):
             measure(flags, system, seed, browser, fill)
@@ -285,7 +282,7 @@ def main():
     parser.add_argument("what", choices=["run", "report", "guest"])
     parser.add_argument("--out", type=os.path.abspath, default="runs/browsers")
     parser.add_argument("--zim", help="a ZIM file of Wikipedia with the articles of PAGES")
-    parser.add_argument("--systems", default=",".join([*SYSTEMS][:6]), help="also weir-found-cake; weir-found-h3 alone")
+    parser.add_argument("--systems", default=",".join([*SYSTEMS][:6]), help="also weir-found-cake")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--cross", choices=["download", "none"], default="download")
