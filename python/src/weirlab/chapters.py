@@ -92,11 +92,8 @@ def _tally(found: Sequence[Found]) -> str:
 
 def of_claims(findings: Iterable[Found], measured: str) -> str:
     """A table of claims with what was found, which has this heading, and its verdict."""
-    return table(("claim", measured, "verdict"), [(_claimed(of), _found(of), _verdict(of)) for of in findings])
-
-
-def _claimed(found: Found) -> str:
-    return f"{found.claim.text}{f' [{found.point}]' if found.point else ''}"
+    rows = [(f"{of.claim.text}{f' [{of.point}]' if of.point else ''}", _found(of), _verdict(of)) for of in findings]
+    return table(("claim", measured, "verdict"), rows)
 
 
 _TIMES = " ×"  # noqa: RUF001

@@ -255,16 +255,12 @@ def check(result: str | os.PathLike[str]) -> list[Checked]:
     kept = runs(at)
     checked = [row for file in sorted(at.glob("over-*.json")) for row in _check_over(file, kept)]
     if (at / "claims.json").exists():
-        checked += _check_claims(json.loads((at / "claims.json").read_text()), _experiments(at), kept)
+        above = [folder / "experiments" for folder in at.resolve().parents]
+        of_project = next((folder for folder in above if folder.is_dir()), above[1])
+        checked += _check_claims(json.loads((at / "claims.json").read_text()), of_project, kept)
     if not checked:
         raise ValueError(f"{at}: no figure is published here")
     return checked
-
-
-def _experiments(result: pathlib.Path) -> pathlib.Path:
-    """The folder of the experiments' files of the project that the result is in."""
-    above = [folder / "experiments" for folder in result.resolve().parents]
-    return next((folder for folder in above if folder.is_dir()), above[1])
 
 
 def _check_over(file: pathlib.Path, kept: list[Run]) -> Iterable[Checked]:
