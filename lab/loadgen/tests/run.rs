@@ -482,7 +482,7 @@ fn a_closed_group_stands_beside_an_open_one() {
     let plan = Plan { grace: PATIENT, per_connection: u64::MAX, clients, ..plan(address) };
     let open = jobs(&[10; 2], 50_000);
     let (mut scheduled, until) = (Scheduled::new(&open), Nanos::from_millis(60));
-    let closed = [ClosedClient { group: 0, connections: 4, size_bytes: 500 }];
+    let closed = [ClosedClient { group: 0, connections: 4, size_bytes: 500, urgency: None }];
     let outcome = run(&plan, &mut Beside::new(&mut scheduled, &closed, until), |_| ControlFlow::Continue(())).unwrap();
     server.join().unwrap();
     check(&outcome, &plan);

@@ -1,6 +1,6 @@
 //! A group of clients: its share of the requests, its addresses, and the path between them and the server.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -23,6 +23,9 @@ const ADDRESSES_MAX: u16 = 2000;
 /// The networks (/24) of a block that provide addresses for visits, from the second on; the first contains a path's
 /// gateway.
 const VISIT_NETWORKS: std::ops::RangeInclusive<u16> = 1..=7;
+/// The block of groups with prefixes, reserved for documentation (RFC 3849), and the maximum number of their addresses.
+pub(crate) const PREFIX_BLOCK: [u16; 2] = [0x2001, 0xdb8];
+const PREFIXES_MAX: u16 = 256;
 
 /// The contents of a `[[client]]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -35,6 +38,8 @@ pub struct ClientGroup {
     pub closed: Option<Closed>,
     /// The addresses that it uses.
     addresses: Addresses,
+    /// The leading bits of IPv6 addresses that no two addresses of the group share.
+    prefix: Option<u8>,
     pub path: PathSpec,
 }
 
@@ -56,6 +61,9 @@ pub struct Closed {
     pub connections: u32,
     #[serde(rename = "size", deserialize_with = "size")]
     pub size_bytes: u64,
+    /// The urgency that their requests claim (RFC 9218).
+    #[serde(default, deserialize_with = "urgency")]
+    pub urgency: Option<u8>,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +77,8 @@ struct Written {
     closed: Option<Closed>,
     #[serde(default = "all", deserialize_with = "addresses")]
     addresses: Addresses,
+    #[serde(default)]
+    prefix: Option<u8>,
     #[serde(default, deserialize_with = "duration")]
     rtt: Nanos,
     #[serde(default, deserialize_with = "duration")]
@@ -89,8 +99,8 @@ impl TryFrom<Written> for ClientGroup {
     type Error = String;
 
     fn try_from(written: Written) -> Result<ClientGroup, String> {
-        let Written { name, share, closed, addresses, rtt, jitter, jitter_shape: shape, loss, rate, ways, reorder } =
-            written;
+        let Written { name, share, closed, addresses, prefix, rtt, jitter, jitter_shape: shape, .. } = written;
+        let Written { loss, rate, ways, reorder, .. } = written;
         let path = PathSpec { rtt, jitter, shape, loss, rate, ways, reorder };
         path.check().map_err(|reason| format!("client `{name}`: {reason}"))?;
         if closed.is_some() && share.is_some() {
@@ -110,8 +120,9 @@ impl TryFrom<Written> for ClientGroup {
             }
             _ => {}
         }
+        check_prefix(prefix, addresses, &path).map_err(|reason| format!("client `{name}`: {reason}"))?;
         let share = if closed.is_some() { 0.0 } else { share.unwrap_or(1.0) };
-        Ok(ClientGroup { name, share, closed, addresses, path })
+        Ok(ClientGroup { name, share, closed, addresses, prefix, path })
     }
 }
 
@@ -129,6 +140,11 @@ impl ClientGroup {
     /// The networks with the addresses of its visits.
     pub(crate) fn visit_networks(index: usize) -> impl Iterator<Item = String> {
         VISIT_NETWORKS.map(move |network| format!("{}/24", address(index, network * 256)))
+    }
+
+    /// True if its addresses are IPv6 addresses of separate prefixes.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.prefix.is_some()
     }
 
     /// True if each visit, or household, has its own address.
@@ -149,6 +165,10 @@ pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
     let flag = |(index, group): (usize, &ClientGroup)| {
         let range = |first, last| format!("{}-{}", address(index, first), address(index, last));
         let addresses = match group.addresses {
+            Addresses::Number(many) if let Some(bits) = group.prefix => {
+                let addresses = (0..many).map(|number| address_of_prefix(index, number, bits).to_string());
+                addresses.collect::<Vec<_>>().join(",")
+            }
             Addresses::Number(many @ ADDRESSES..) => range(1, many),
             Addresses::Number(few) => {
                 (1..=few).map(|number| address(index, number).to_string()).collect::<Vec<_>>().join(",")
@@ -163,7 +183,10 @@ pub(crate) fn client_flags<'a>(groups: impl Iterator<Item = &'a ClientGroup> + C
             Addresses::Visits(visitors) => format!(":{}", visitors.name()),
         };
         let asks = match group.closed {
-            Some(Closed { connections, size_bytes }) => format!("{connections}x{size_bytes}"),
+            Some(Closed { connections, size_bytes, urgency }) => {
+                let urgency = urgency.map_or(String::new(), |urgency| format!(":u={urgency}"));
+                format!("{connections}x{size_bytes}{urgency}")
+            }
             None => (group.share / total).to_string(),
         };
         format!("{}={addresses}@{asks}{dealt}", group.name)
@@ -193,6 +216,29 @@ fn address(index: usize, number: u16) -> Ipv4Addr {
     // `check_groups` bounds the index.
     let block = u32::from(FIRST_BLOCK) + ((index as u32) << (u32::BITS - u32::from(BLOCK_BITS)));
     (block + u32::from(number)).into()
+}
+
+/// Checks the prefixes of a group.
+fn check_prefix(prefix: Option<u8>, addresses: Addresses, path: &PathSpec) -> Result<(), String> {
+    let Some(bits) = prefix else { return Ok(()) };
+    if ![48, 56, 64].contains(&bits) {
+        return Err(format!("prefix `{bits}`: write 48, 56 or 64"));
+    }
+    if !path.is_plain() || !matches!(addresses, Addresses::Number(1..=PREFIXES_MAX)) {
+        return Err(format!("prefix: write 1 to {PREFIXES_MAX} addresses, and no path"));
+    }
+    Ok(())
+}
+
+/// Returns an address of a group over IPv6. Its /64 and /56 prefixes are of one /48, and /64 of one /56.
+fn address_of_prefix(index: usize, number: u16, bits: u8) -> Ipv6Addr {
+    let group = (index as u16 + 1) << 8;
+    let (site, subnet) = match bits {
+        48 => (group | number, 0),
+        56 => (group, number << 8),
+        _ => (group, number),
+    };
+    Ipv6Addr::new(PREFIX_BLOCK[0], PREFIX_BLOCK[1], site, subnet, 0, 0, 0, 1)
 }
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -243,6 +289,13 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         return Ok(size_bytes);
     }
     Err(D::Error::custom(format!("`{size_bytes}` bytes: write a size such as 100KB")))
+}
+
+fn urgency<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+    match u8::deserialize(deserializer)? {
+        urgency @ 0..=7 => Ok(Some(urgency)),
+        urgency => Err(D::Error::custom(format!("`{urgency}` is not an urgency: write 0 to 7"))),
+    }
 }
 
 fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Addresses, D::Error> {
@@ -304,6 +357,25 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_are_of_one_larger_prefix_or_of_none() {
+        let group = |bits: u8| {
+            format!(
+                "[[client]]\nname = \"a{bits}\"\naddresses = 256\nprefix = {bits}\n\
+                 closed = {{ connections = 6, size = \"10KB\", urgency = 0 }}\n"
+            )
+        };
+        let flags = client_flags(groups(&[48, 56, 64].map(group).concat()).unwrap().iter());
+        for (flag, second, last) in [
+            (&flags[0], "2001:db8:101::1", "2001:db8:1ff::1"),
+            (&flags[1], "2001:db8:200:100::1", "2001:db8:200:ff00::1"),
+            (&flags[2], "2001:db8:300:1::1", "2001:db8:300:ff::1"),
+        ] {
+            assert!(flag.split(',').nth(1) == Some(second), "{flag}");
+            assert!(flag.ends_with(&format!("{last}@6x10000:u=0")), "{flag}");
+        }
+    }
+
+    #[test]
     fn visits_have_the_networks_of_a_block() {
         let text = "[[client]]\nname = \"far\"\nrtt = \"30ms\"\naddresses = \"households\"\n\
             [[client]]\nname = \"near\"\naddresses = \"visit\"\n";
@@ -336,6 +408,10 @@ mod tests {
             ("closed = { connections = 0, size = \"1KB\" }", "`0` connections: write 1 to 4096"),
             ("closed = { connections = 1, size = \"0\" }", "`0` bytes: write a size"),
             ("closed = { connections = 1 }", "missing field `size`"),
+            ("closed = { connections = 1, size = \"1KB\", urgency = 8 }", "`8` is not an urgency: write 0 to 7"),
+            ("prefix = 60", "client `a`: prefix `60`: write 48, 56 or 64"),
+            ("prefix = 64\nrtt = \"1ms\"", "client `a`: prefix: write 1 to 256 addresses, and no path"),
+            ("prefix = 64\naddresses = \"visit\"", "client `a`: prefix: write 1 to 256 addresses, and no path"),
             (
                 "share = 1\nclosed = { connections = 1, size = \"1KB\" }",
                 "client `a`: a closed group has its own requests",

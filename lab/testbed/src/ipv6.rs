@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::client_group::PREFIX_BLOCK;
 use crate::namespace::Place;
 use crate::{ClientGroup, Experiment, LabError, Network, link};
 
@@ -63,16 +64,26 @@ pub(crate) fn quieten(place: Place<'_>) -> Result<(), LabError> {
     Ok(())
 }
 
+/// The command that makes all addresses of groups with prefixes local addresses of the clients.
+pub(crate) fn prefixes_command(client: &str) -> String {
+    let [one, two] = PREFIX_BLOCK;
+    format!("ip -n {client} route add local {one:x}:{two:x}::/32 dev lo")
+}
+
 /// Checks whether an experiment can use IPv6.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     let has_visits = experiment.clients().any(ClientGroup::has_visits);
+    let has_paths = experiment.clients().any(|group| !group.path.is_plain());
     match experiment.ipv6 {
         true if experiment.network == Network::Loopback => Err("ipv6 is of namespaces: leave it or network out".into()),
         // With IPv6, a block counts as one client for the server.
         true if has_visits => Err("visits and households have addresses of IPv4: leave ipv6 out".into()),
         // Not every kernel has routing tables by source for IPv6.
-        true if experiment.clients().len() > 1 => {
-            Err("over ipv6 there is one way to clients: write one [[client]]".into())
+        true if has_paths && experiment.clients().len() > 1 => {
+            Err("over ipv6 there is one way to clients: write one [[client]], or none with a path of its own".into())
+        }
+        false if experiment.clients().any(ClientGroup::has_prefixes) => {
+            Err("prefix is of ipv6: write ipv6 = true".into())
         }
         _ => Ok(()),
     }
@@ -112,6 +123,11 @@ mod tests {
         let parsed = |more: &str| Experiment::parse(&text(more), std::path::Path::new("x"));
         assert!(parsed("").unwrap().ipv6);
         assert!(parsed("network = \"loopback\"\n").unwrap_err().to_string().contains("ipv6 is of namespaces"));
+        let prefix = Experiment::parse(
+            &text("[[client]]\nname = \"a\"\nprefix = 48\n").replace("ipv6 = true\n", ""),
+            std::path::Path::new("x"),
+        );
+        assert!(prefix.unwrap_err().to_string().contains("prefix is of ipv6: write ipv6 = true"));
         let visits = parsed("[[client]]\nname = \"a\"\naddresses = \"visit\"\n").unwrap_err().to_string();
         assert!(visits.contains("visits and households have addresses of IPv4: leave ipv6 out"), "{visits}");
     }

@@ -16,7 +16,7 @@ use crate::namespace::{Namespace, Place};
 use crate::program::Program;
 use crate::wide::Paths;
 use crate::wire::Wire;
-use crate::{Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
+use crate::{ClientGroup, Counters, Experiment, LabError, Network, RunSpec, ipv6, tool};
 
 /// A built link. Dropping it removes both namespaces, and with them the cable and the bottleneck.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Link {
         }
         for command in link.commands(experiment) {
             tool::run(&if experiment.ipv6 { ipv6::command(&command) } else { command })?;
+        }
+        if experiment.clients().any(ClientGroup::has_prefixes) {
+            tool::run(&ipv6::prefixes_command(link.client.name()))?;
+            // A route of type local is enough to receive at an IPv6 address, but not to send from it.
+            write_setting(link.client(), "net/ipv6/ip_nonlocal_bind", "1")?;
         }
         link.build_bottleneck(experiment, spec, weir)?;
         link.wire.as_ref().map_or(Ok(()), |wire| wire.build(FAR_DEVICE))?;

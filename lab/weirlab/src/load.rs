@@ -72,7 +72,7 @@ pub struct Args {
     client_connections: Option<u64>,
     /// Addresses that this share of the requests comes from, or which always have N requests of SIZE under way beside them; once for
     /// each group of clients
-    #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE")]
+    #[arg(long = "client", value_name = "NAME=ADDR[,ADDR…]@SHARE|@NxSIZE[:u=URGENCY]")]
     clients: Vec<String>,
     /// Record the run in this folder, made if missing
     #[arg(long, value_name = "RUN")]

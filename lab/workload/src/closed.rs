@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use units::Nanos;
 
-use crate::{Ask, PageTimes, Source, USERS_MAX};
+use crate::{Ask, PageTimes, Part, Source, USERS_MAX};
 
 /// The maximum number of connections of one closed client.
 pub const CLOSED_CONNECTIONS_MAX: u32 = 4096;
@@ -26,6 +26,8 @@ pub struct ClosedClient {
     pub group: u32,
     pub connections: u32,
     pub size_bytes: u64,
+    /// The urgency that its requests claim over HTTP/2 and HTTP/3 (RFC 9218); `None` if they claim nothing.
+    pub urgency: Option<u8>,
 }
 
 /// Closed clients in addition to another load, whose users have numbers below [`USERS_MAX`].
@@ -39,17 +41,16 @@ pub struct Beside<'a> {
 }
 
 struct Connection {
-    group: u32,
-    size_bytes: u64,
+    client: ClosedClient,
     asked_at: Nanos,
 }
 
 impl<'a> Beside<'a> {
     /// Creates the source. All connections send their first request at the start, if there is time before the end.
     pub fn new(other: &'a mut dyn Source, clients: &[ClosedClient], until: Nanos) -> Beside<'a> {
-        let connections = clients.iter().flat_map(|&ClosedClient { group, connections, size_bytes }| {
-            (0..connections).map(move |_| Connection { group, size_bytes, asked_at: Nanos::ZERO })
-        });
+        let connections = clients
+            .iter()
+            .flat_map(|&client| (0..client.connections).map(move |_| Connection { client, asked_at: Nanos::ZERO }));
         let connections: Vec<Connection> = connections.collect();
         let first = (0..connections.len() as u32).map(|number| (Nanos(STEP.0 * u64::from(number)), number));
         let due = first.take_while(|(at, _)| *at < until).collect();
@@ -74,8 +75,11 @@ impl Source for Beside<'_> {
         let (at, number) = self.due.pop_front()?;
         let connection = &mut self.connections[number as usize];
         connection.asked_at = at;
-        let Connection { group, size_bytes, .. } = *connection;
-        Some(Ask { at, size_bytes, user: Some(USERS_MAX + number), group: Some(group), client: None, part: None })
+        let ClosedClient { group, size_bytes, urgency, .. } = connection.client;
+        let user = USERS_MAX + number;
+        let part = |urgency| Part { page: user, file: None, object: 0, urgency, is_incremental: false };
+        let part = urgency.map(part);
+        Some(Ask { at, size_bytes, user: Some(user), group: Some(group), client: None, part })
     }
 
     fn on_end(&mut self, user: u32, at: Nanos) -> bool {
@@ -125,7 +129,7 @@ mod tests {
     fn connections_ask_again_when_answered_and_the_others_when_they_are_due() {
         let jobs = [(0, 10), (5, 20)].map(|(ms, size_bytes)| Job { arrival: MS(ms), size_bytes, client: None });
         let mut open = Scheduled::new(&jobs);
-        let clients = [ClosedClient { group: 1, connections: 2, size_bytes: 7 }];
+        let clients = [ClosedClient { group: 1, connections: 2, size_bytes: 7, urgency: None }];
         let mut source = Beside::new(&mut open, &clients, MS(20));
         assert_eq!((source.count(), source.last_at()), (None, MS(20)));
         assert_eq!(asks(&mut source, 9), [(0, 10, None), (0, 7, Some(1)), (0, 7, Some(1)), (5, 20, None)]);
@@ -133,9 +137,19 @@ mod tests {
     }
 
     #[test]
+    fn requests_claim_the_urgency_of_their_client() {
+        let mut open = Scheduled::new(&[]);
+        let client = ClosedClient { group: 0, connections: 1, size_bytes: 7, urgency: Some(0) };
+        let claimed = |source: &mut Beside| source.take().unwrap().part.map(|part| part.urgency);
+        let claims = [client, ClosedClient { urgency: None, ..client }];
+        let mut source = Beside::new(&mut open, &claims, MS(20));
+        assert_eq!([claimed(&mut source), claimed(&mut source)], [Some(0), None]);
+    }
+
+    #[test]
     fn nobody_asks_twice_before_the_answer_or_after_the_end() {
         let mut open = Scheduled::new(&[]);
-        let clients = [ClosedClient { group: 0, connections: 2, size_bytes: 7 }];
+        let clients = [ClosedClient { group: 0, connections: 2, size_bytes: 7, urgency: None }];
         let mut source = Beside::new(&mut open, &clients, MS(20));
         let users: Vec<u32> = (0..2).filter_map(|_| source.take()?.user).collect();
         assert_eq!((users.len(), source.due()), (2, None));

@@ -10,24 +10,22 @@ use workload::{CLOSED_CONNECTIONS_MAX, ClosedClient, SIZE_BYTES_MAX};
 
 /// The maximum number of addresses. Each costs only its ports' state, but a typing error should not create a million.
 const ADDRESSES_MAX: usize = 4096;
+/// The lowest urgency (RFC 9218 section 4.1).
+const URGENCY_MAX: u8 = 7;
 
-/// A group, and if it is closed, the number of its connections and their size.
-pub(super) type Asks = (ClientGroup, Option<(u32, u64)>);
+/// A group, and if it is closed, its requests, with the number 0 for the group.
+pub(super) type Asks = (ClientGroup, Option<ClosedClient>);
 
 /// Parses a group: `NAME=ADDR[,ADDR…]@SHARE`, where `ADDR-ADDR` means all addresses of that range, or a closed one,
-/// `@CONNECTIONSxSIZE`. `@SHARE:visit` and `@SHARE:households` define which visits share an address.
+/// `@CONNECTIONSxSIZE`, with the urgency that its requests claim `@CONNECTIONSxSIZE:u=0`. `@SHARE:visit` and `@SHARE:households` define which visits share an address.
 pub(super) fn group(text: &str) -> Result<Asks, String> {
     let parts = || {
         let (name, rest) = text.split_once('=')?;
         let (addresses, asks) = rest.rsplit_once('@')?;
-        let (asks, visitors) = match asks.split_once(':') {
-            Some((asks, visitors)) => (asks, Some(visitors.parse().ok()?)),
-            None => (asks, None),
-        };
-        let closed = asks.split_once('x').map(closed);
-        let (share, closed) = match closed {
-            Some(closed) => (None, Some(closed?)),
-            None => (Some(asks.parse().ok()?), None),
+        let (asks, how) = asks.split_once(':').map_or((asks, None), |(asks, how)| (asks, Some(how)));
+        let (share, visitors, closed) = match asks.split_once('x') {
+            Some((connections, size)) => (None, None, Some(closed(connections, size, how)?)),
+            None => (Some(asks.parse().ok()?), how.map(str::parse).transpose().ok()?, None),
         };
         let addresses: Option<Vec<Vec<IpAddr>>> = addresses.split(',').map(addresses_of).collect();
         let group = ClientGroup { name: name.into(), addresses: addresses?.concat(), share, visitors };
@@ -41,19 +39,20 @@ pub(super) fn group(text: &str) -> Result<Asks, String> {
     })
 }
 
-/// Parses `8` and `100KB`.
-fn closed((connections, size): (&str, &str)) -> Option<(u32, u64)> {
+/// Parses `8`, `100KB` and perhaps `u=0`.
+fn closed(connections: &str, size: &str, urgency: Option<&str>) -> Option<ClosedClient> {
     let (connections, size_bytes) = (connections.parse().ok()?, units::parse_size(size).ok()?);
+    let urgency = match urgency {
+        Some(text) => Some(text.strip_prefix("u=")?.parse().ok().filter(|urgency| *urgency <= URGENCY_MAX)?),
+        None => None,
+    };
     let is_sane = (1..=CLOSED_CONNECTIONS_MAX).contains(&connections) && (1..=SIZE_BYTES_MAX).contains(&size_bytes);
-    is_sane.then_some((connections, size_bytes))
+    is_sane.then_some(ClosedClient { group: 0, connections, size_bytes, urgency })
 }
 
 /// Returns the clients that request again immediately, each as a group.
 pub(super) fn closed_clients(groups: &[Asks]) -> Vec<ClosedClient> {
-    let client = |(group, (_, closed)): (u32, &Asks)| {
-        let (connections, size_bytes) = (*closed)?;
-        Some(ClosedClient { group, connections, size_bytes })
-    };
+    let client = |(group, (_, closed)): (u32, &Asks)| Some(ClosedClient { group, ..(*closed)? });
     (0..).zip(groups).filter_map(client).collect()
 }
 
@@ -109,8 +108,10 @@ mod tests {
         let visits = group("far=198.18.1.1-198.18.1.9@1:households").unwrap().0;
         assert_eq!((visits.share, visits.visitors), (Some(1.0), Some(workload::Visitors::Households)));
         let splitter = group("a=127.0.0.1@8x100KB").unwrap();
-        assert_eq!((splitter.0.share, splitter.1), (None, Some((8, 100_000))));
-        let client = ClosedClient { group: 1, connections: 8, size_bytes: 100_000 };
+        let client = ClosedClient { group: 1, connections: 8, size_bytes: 100_000, urgency: None };
+        assert_eq!((splitter.0.share, splitter.1), (None, Some(ClosedClient { group: 0, ..client })));
+        let urgent = group("a=127.0.0.1@8x100KB:u=0").unwrap().1;
+        assert_eq!(urgent, Some(ClosedClient { group: 0, urgency: Some(0), ..client }));
         assert_eq!(closed_clients(&[group("b=127.0.0.2@1").unwrap(), splitter]), [client]);
     }
 
@@ -133,6 +134,9 @@ mod tests {
             "near=198.18.0.2@8x",
             "near=198.18.0.2@x1",
             "near=198.18.0.2@1:each",
+            "near=198.18.0.2@1:u=0",
+            "near=198.18.0.2@8x1:u=8",
+            "near=198.18.0.2@8x1:visit",
         ] {
             assert!(group(wrong).unwrap_err().contains("NAME=ADDR[,ADDR…]@SHARE"), "{wrong}");
         }
