@@ -49,7 +49,7 @@ def always_dies(number):
 def waits_once(number, folder):
     """One number waits at the first attempt, so that its sweep can be killed."""
     if number == 3 and once(folder, "waits"):
-        time.sleep(60)
+        time.sleep(600)
     return noted(number, folder)
 
 

@@ -135,17 +135,33 @@ def begin(function, grid, tmp_path, calls, mark):
     return begun
 
 
+def kept_in(folder):
+    """The points that are kept, without the parts of files that a kill left."""
+    return [file for file in folder.glob("*.json") if not file.name.startswith(".")]
+
+
 def test_a_sweep_that_was_killed_goes_on(tmp_path, calls):
-    grid = {"number": [0, 1, 2, 3, 4]}
-    begun = begin("waits_once", grid, tmp_path, calls, "waits")
+    grid, out = {"number": [0, 1, 2, 3, 4]}, tmp_path / "out"
+    begun, until = begin("waits_once", grid, tmp_path, calls, "waits"), time.monotonic() + WAIT_S
+    # The worker waits in its fourth point, and its sweep keeps the three before it at its own pace.
+    while len(kept_in(out)) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
-    before = len(list((tmp_path / "out").glob("*.json")))
-    table = weirlab.sweep(points.waits_once, grid, tmp_path / "out", fixed={"folder": str(calls)}, workers=1)
+    assert len(kept_in(out)) == 3
+    table = weirlab.sweep(points.waits_once, grid, out, fixed={"folder": str(calls)}, workers=1)
     assert table["square"].to_pylist() == [0, 1, 4, 9, 16]
-    assert before >= 1
-    # What was kept was not done again; of what was not, one may have been done and not yet kept.
-    assert len(numbers_called(calls)) <= 5 + 3 - before
+    assert numbers_called(calls) == [0, 1, 2, 3, 4]
+
+
+def test_a_part_that_a_kill_left_is_no_result(tmp_path, calls):
+    grid, out, fixed = {"number": [0, 1]}, tmp_path / "out", {"folder": str(calls)}
+    out.mkdir()
+    key = sweeps._key(points.noted, {**fixed, "number": 1})
+    (out / f".part-{key}.json").write_text('{"squ')
+    table = weirlab.sweep(points.noted, grid, out, fixed=fixed, workers=1)
+    assert table["square"].to_pylist() == [0, 1]
+    assert numbers_called(calls) == [0, 1] and len(list(out.iterdir())) == 2
 
 
 def test_workers_of_a_killed_sweep_end(tmp_path, calls):
