@@ -204,6 +204,25 @@ fn flows_over_ipv6_are_followed() {
     });
 }
 
+/// Lets 6,000 new flows send two segments each, of which one is acknowledged. Returns true if the first still has its place.
+fn fill(id: u32, arriving: u32, attempt: u32) -> bool {
+    let began = std::time::Instant::now();
+    for client in 0..6000u32 {
+        let number = &(client + (attempt << 16)).to_be_bytes()[1..];
+        let (mut leaves, mut arrives) = ([5000, 6400].map(|seq| segment(1, seq)), acknowledgement(1, 6400, PLAIN));
+        arrives[27..30].copy_from_slice(number);
+        for leaves in &mut leaves {
+            leaves[31..34].copy_from_slice(number);
+            run_on(id, leaves);
+        }
+        run_on(arriving, &arrives);
+    }
+    began.elapsed() < KEPT_FOR / 2
+}
+
+/// A flow with something outstanding leaves its place after this time (`PATH_GONE_NS`).
+const KEPT_FOR: std::time::Duration = std::time::Duration::from_secs(8);
+
 /// Short responses over a line of 100 Mbit/s are 3,000 flows a second, each of which keeps its place for a second and
 /// longer. In a table of 4,096 places, a third of them found none. No flow disturbs another, and after attaching again,
 /// all stay.
@@ -212,16 +231,12 @@ fn the_table_has_room_for_a_fast_line_and_outlasts_its_program() {
     at_tcx(|site, watch| {
         let id = find(&site.interface).unwrap().unwrap().facts.id;
         let [arriving] = filter::look(&site.interface).unwrap().arriving[..] else { panic!("there is one") };
-        for client in 0..6000u32 {
-            let number = &(client + (1 << 16)).to_be_bytes()[1..];
-            let (mut leaves, mut arrives) = ([5000, 6400].map(|seq| segment(1, seq)), acknowledgement(1, 6400, PLAIN));
-            arrives[27..30].copy_from_slice(number);
-            for leaves in &mut leaves {
-                leaves[31..34].copy_from_slice(number);
-                run_on(id, leaves);
-            }
-            // Something is outstanding, so that all flows are there together however long this takes.
-            run_on(arriving, &arrives);
+        // On a busy machine the first flows may be gone before the last are there; that attempt shows nothing.
+        let mut attempt = 1;
+        while !fill(id, arriving, attempt) {
+            assert!(attempt < 10, "6,000 flows need longer than {KEPT_FOR:?} each time");
+            attempt += 1;
+            std::thread::sleep(KEPT_FOR + KEPT_FOR / 8);
         }
         let many = listed(&watch);
         let numbers: std::collections::HashSet<u64> = many.iter().map(|one| one.cookie).collect();
