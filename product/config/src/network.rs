@@ -15,6 +15,13 @@ pub struct Network {
 }
 
 impl Network {
+    /// The network of this address, whose addresses have `length` bits in common; a longer length than the address is cut.
+    pub fn around(address: IpAddr, length: u32) -> Network {
+        let (given, width) = bits(address);
+        let length = length.min(width);
+        Network { address: address_of(masked(given, width, length), width), length }
+    }
+
     pub fn contains(&self, client: IpAddr) -> bool {
         // An IPv4 client on an IPv6 socket has the address `::ffff:192.0.2.1`.
         let (client, client_width) = bits(client.to_canonical());
@@ -131,6 +138,21 @@ mod tests {
                 && !network("10.1.0.0/16").covers(&network("10.0.0.0/8"))
         );
         assert!(!network("0.0.0.0/0").covers(&network("::/0")));
+    }
+
+    #[test]
+    fn a_network_is_around_each_of_its_addresses() {
+        for (address, length, around) in [
+            ("192.168.1.7", 24, "192.168.1.0/24"),
+            ("10.1.2.3", 32, "10.1.2.3/32"),
+            ("10.1.2.3", 99, "10.1.2.3/32"),
+            ("10.1.2.3", 0, "0.0.0.0/0"),
+            ("fd00:1:2:3::7", 64, "fd00:1:2:3::/64"),
+        ] {
+            let found = Network::around(address.parse().unwrap(), length);
+            assert_eq!(found.to_string(), around);
+            assert_eq!(found, network(around));
+        }
     }
 
     #[test]

@@ -47,6 +47,18 @@ impl Interface {
         Ok(found)
     }
 
+    /// Returns the interface's own addresses in private networks (RFC 1918, RFC 4193), each with the length of its network
+    /// in bits. Other machines of these networks need no gateway to reach this one.
+    pub fn private_addresses(&self) -> io::Result<Vec<(IpAddr, u32)>> {
+        let mut found = Vec::new();
+        Socket::open()?.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
+            if u32_at(reply, 4) == Some(self.index) {
+                found.extend(private_address_in(reply));
+            }
+        })?;
+        Ok(found)
+    }
+
     /// Returns the interface with this name.
     pub fn by_name(name: &str) -> Result<Interface, Error> {
         let doing = format!("looking for the interface {name}");
@@ -127,6 +139,17 @@ pub fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
     Ok(found)
 }
 
+/// Returns the address of a `struct ifaddrmsg` and the bits of its network, if it is private and others may be in it.
+fn private_address_in(reply: &[u8]) -> Option<(IpAddr, u32)> {
+    let address = attribute(reply.get(ADDR_BYTES..)?, IFA_ADDRESS).and_then(address_in)?;
+    let (is_private, width) = match address {
+        IpAddr::V4(address) => (address.is_private(), 32),
+        IpAddr::V6(address) => (address.is_unique_local(), 128),
+    };
+    let bits = u32::from(reply[1]);
+    (is_private && bits < width).then_some((address, bits))
+}
+
 fn default_route(netlink: &mut Socket) -> io::Result<Option<u32>> {
     let mut found = None;
     netlink.dump(RTM_GETROUTE, &[0; ROUTE_BYTES], |reply| {
@@ -192,6 +215,28 @@ mod tests {
         assert_eq!((address_in(&v6), address_in(&[1, 2, 3])), (Some("::1".parse().unwrap()), None));
         let lo = Interface::by_name("lo").unwrap();
         assert_eq!(lo.gateway().unwrap(), None);
+    }
+
+    #[test]
+    fn private_networks_are_those_with_room_for_others() {
+        let reply = |bits: u8, address: &[u8]| {
+            let mut head = [0; ADDR_BYTES];
+            head[1] = bits;
+            crate::netlink::Body::new(&head).attribute(IFA_ADDRESS, address).bytes().to_vec()
+        };
+        let found = |bits, address: &str| match address.parse().unwrap() {
+            IpAddr::V4(address) => private_address_in(&reply(bits, &address.octets())),
+            IpAddr::V6(address) => private_address_in(&reply(bits, &address.octets())),
+        };
+        assert_eq!(found(24, "192.168.1.7"), Some(("192.168.1.7".parse().unwrap(), 24)));
+        assert_eq!(found(64, "fd00::7"), Some(("fd00::7".parse().unwrap(), 64)));
+        for (bits, address) in
+            [(24, "192.0.2.7"), (32, "10.0.0.7"), (64, "2001:db8::7"), (64, "fe80::7"), (128, "fd00::7")]
+        {
+            assert_eq!(found(bits, address), None, "{address}/{bits}");
+        }
+        assert_eq!(private_address_in(&[0; 5]), None);
+        assert_eq!(Interface::by_name("lo").unwrap().private_addresses().unwrap(), []);
     }
 
     #[test]

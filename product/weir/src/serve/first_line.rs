@@ -1,7 +1,7 @@
 //! The message at the start: what is served, at which addresses, and in which order. A terminal gets a few short lines, a log one.
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use server::service_manager::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
@@ -164,13 +164,33 @@ fn reach(config: &Config) -> String {
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 
-/// A remark about the clients that are not held at the rate of the line.
+/// A remark about the clients that are not held at the rate of the line, or about those that may be held for nothing.
 fn local(config: &Config) -> String {
     let networks = &config.limits.local_networks;
-    if networks.is_empty() || !config.shaping.is_paced() {
-        return String::new();
+    match networks.is_empty() {
+        _ if !config.shaping.is_paced() => String::new(),
+        true => near(config),
+        false => format!("; clients of {networks} do not use the line (--local-network, uplink.local_networks)"),
     }
-    format!("; clients of {networks} do not use the line (--local-network, uplink.local_networks)")
+}
+
+/// A remark about the private networks of the interface: machines in them may reach this one without the line.
+fn near(config: &Config) -> String {
+    let Some(listen) = config.listen.iter().find(|listen| !listen.address.ip().is_loopback()) else {
+        return String::new();
+    };
+    let interface = uplink::Interface::serving(listen.address.ip()).ok().flatten();
+    near_of(&interface.and_then(|found| found.private_addresses().ok()).unwrap_or_default())
+}
+
+/// The same for the addresses of an interface, each with the length of its network.
+fn near_of(addresses: &[(IpAddr, u32)]) -> String {
+    let mut networks: Vec<String> =
+        addresses.iter().map(|(address, bits)| config::Network::around(*address, *bits).to_string()).collect();
+    networks.dedup();
+    let Some(first) = networks.first() else { return String::new() };
+    let all = networks.join(" and ");
+    format!("; clients of {all} share its pace, too: if they do not use the line, --local-network {first} frees them")
 }
 
 /// A remark that an address without a host, which stands for all, is one of IPv4 here.
@@ -222,6 +242,15 @@ fn guard_promise(bound: WaitBound) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_near_by_are_named_once_each() {
+        assert_eq!(near_of(&[]), "");
+        let addresses = [("192.168.1.7", 24), ("192.168.1.8", 24), ("fd00::7", 64)];
+        let said = near_of(&addresses.map(|(address, bits)| (address.parse().unwrap(), bits)));
+        let all = "clients of 192.168.1.0/24 and fd00::/64 share its pace, too";
+        assert_eq!(said, format!("; {all}: if they do not use the line, --local-network 192.168.1.0/24 frees them"));
+    }
 
     #[test]
     fn one_line_or_several_say_the_same() {
