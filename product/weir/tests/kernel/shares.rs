@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::virtual_time::in_virtual_time;
 
 /// A time limit that is reached only if a response stalls.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval at which the server checks whether the test is over.
 const TURN: Duration = Duration::from_millis(100);
 const FETCHES: usize = 30;
