@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::LabError;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::started;
-use crate::{slow_disk, tool};
+use crate::tool;
 
 /// The folder that the servers serve, `www-PID-START` after the process that owns it. It contains one sparse file
 /// `SIZE.bin` for every requested size, the same files in the folders of customers, and copies of sites that are read.
@@ -82,7 +82,6 @@ fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let ["www", pid, start] = name.split('-').collect::<Vec<_>>()[..] else { continue };
         if is_dead(pid, start, started) {
-            slow_disk::release_all(&folder);
             fs::remove_dir_all(&folder).map_err(|e| LabError::path(&folder, e))?;
         }
     }

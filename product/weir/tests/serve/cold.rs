@@ -1,31 +1,18 @@
-//! Files on a disk that does not answer, simulated by the laboratory's disk (which explains why).
+//! Files on a disk that does not answer.
 
 use std::time::Duration;
 
-use testbed::SlowDisk;
-
-use crate::common::{Site, content, get, on_every_path};
+use crate::common::{Site, SlowDisk, content, get, on_every_path};
 
 /// Longer than the test.
 const FOR_EVER: Duration = Duration::from_secs(3600);
-
-/// A disk mounted in the site; prints the reason if there is none.
-fn disk(site: &Site) -> Option<SlowDisk> {
-    match SlowDisk::mount(&site.served(), "disk", FOR_EVER) {
-        Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {
-            println!("SKIPPED: {why}");
-            None
-        }
-        disk => Some(disk.unwrap()),
-    }
-}
 
 #[test]
 fn a_disk_that_hangs_keeps_nobody_else_waiting() {
     let site = Site::of_sizes(&[10, 300_000]);
     on_every_path(&site, &["--workers", "1"], |server| {
         // Unmounted before the server is ended: a thread that reads there cannot be ended.
-        let Some(_disk) = disk(&site) else { return };
+        let Some(_disk) = SlowDisk::mount(&site, FOR_EVER) else { return };
         let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
         for client in &mut waiting {
             client.send(get("/cold-disk/file.bin"));
@@ -49,7 +36,7 @@ fn a_file_that_is_never_found_keeps_nobody_else_waiting() {
     for name in ["slow-to-look-at.bin", "slow-to-open.bin"] {
         let site = Site::of_sizes(&[10, 20, 300_000]);
         on_every_path(&site, &["--workers", "1"], |server| {
-            let Some(_disk) = disk(&site) else { return };
+            let Some(_disk) = SlowDisk::mount(&site, FOR_EVER) else { return };
             assert!(server.connect().get("/size-10").body == content(10));
             let mut waiting: Vec<_> = (0..10).map(|_| server.connect()).collect();
             waiting.iter_mut().for_each(|client| client.send(get(&format!("/cold-disk/{name}"))));

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Client, PATIENCE, Response, Server, Site, wait_until};
+use crate::common::{Client, PATIENCE, Response, Server, Site, SlowDisk, wait_until};
 
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
@@ -450,7 +450,8 @@ fn over_http2_a_script_has_its_body_too() {
 #[test]
 fn a_script_on_a_slow_disk_has_the_whole_body() {
     let site = scripts();
-    let Some(_disk) = disk(&site) else { return };
+    // The files are always looked up by another thread.
+    let Some(_disk) = SlowDisk::mount(&site, std::time::Duration::ZERO) else { return };
     let responder = Responder::start(|asked| {
         let (name, bytes) = (&asked.variables["SCRIPT_NAME"], asked.body.len());
         [output(&format!("\r\n{name} {bytes} {}", asked.variables["SERVER_PROTOCOL"])), end()].concat()
@@ -474,17 +475,6 @@ fn a_script_on_a_slow_disk_has_the_whole_body() {
     client.send("POST /cold-disk/file.php HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx");
     client.reset();
     assert_eq!(server.connect().get("/plain.txt").text(), "text");
-}
-
-/// A disk whose files are always looked up by another thread; prints the reason if there is none.
-fn disk(site: &Site) -> Option<testbed::SlowDisk> {
-    match testbed::SlowDisk::mount(&site.served(), "disk", std::time::Duration::ZERO) {
-        Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {
-            println!("SKIPPED: {why}");
-            None
-        }
-        disk => Some(disk.unwrap()),
-    }
 }
 
 /// Posts the body of a site over HTTP/2.

@@ -8,6 +8,7 @@ mod lines;
 pub mod pebble;
 mod server;
 mod site;
+mod slow_disk;
 pub mod tls;
 mod upstream;
 #[path = "../../../../../lab/testbed/tests/common/virtual_time.rs"]
@@ -21,6 +22,7 @@ pub use hosted::{Hosted, whole};
 pub use lines::{LogLine, read_log};
 pub use server::{Server, WEIR, run_to_end, run_to_end_under, weir_under};
 pub use site::{Site, content};
+pub use slow_disk::SlowDisk;
 pub use upstream::{Asked, Upstream, answer, answer_last};
 pub use virtual_time::in_virtual_time;
 

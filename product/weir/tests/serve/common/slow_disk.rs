@@ -1,5 +1,4 @@
-//! A disk on which each read takes a given time, for tests of servers: a file system in user space (FUSE) below the
-//! served folder.
+//! A disk on which each read takes a given time: a file system in user space (FUSE) below the served folder.
 //!
 //! Real disks are slow by chance. This one answers every lookup immediately, and reads one after another, each after
 //! the given time, so that the server's work during a read is the same on every machine. Two further files are equally
@@ -7,10 +6,11 @@
 //! read such a file without waiting, as with NFS.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -18,10 +18,10 @@ use fuser::{
 };
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::LabError;
+use super::Site;
 
-/// The prefix of folders on which such disks are mounted.
-const PREFIX: &str = "cold-";
+/// The folder on which the disk is mounted.
+const FOLDER: &str = "cold-disk";
 /// A file of zeros; at 128 KiB a read and one read per second it lasts for 11 days.
 const FILE: &str = "file.bin";
 /// The same file under another name, for servers that run scripts.
@@ -43,45 +43,30 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Mounts a disk in a site as `cold-NAME`. Each read takes this long, and the next begins after it.
-    pub fn mount(site: &Path, name: &str, read_takes: Duration) -> Result<SlowDisk, LabError> {
-        let folder = site.join(format!("{PREFIX}{name}"));
-        fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
+    /// Mounts a disk in a site. Each read takes this long, and the next begins after it. Prints the reason if there is
+    /// none.
+    pub fn mount(site: &Site, read_takes: Duration) -> Option<SlowDisk> {
+        let folder = site.served().join(FOLDER);
+        fs::create_dir(&folder).unwrap();
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::RO, MountOption::FSName("weirlab-slow-disk".into())];
-        let mounted = fuser::spawn_mount(Disk::start(read_takes), &folder, &config);
-        match mounted {
-            Ok(session) => Ok(SlowDisk { folder, _session: session }),
-            Err(error) => {
-                let _ = fs::remove_dir(&folder);
-                Err(LabError::io("a slow disk (FUSE, /dev/fuse)", error))
+        config.mount_options = vec![MountOption::RO, MountOption::FSName("weir-slow-disk".into())];
+        match fuser::spawn_mount(Disk::start(read_takes), &folder, &config) {
+            Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => {
+                println!("SKIPPED: a slow disk (FUSE, /dev/fuse): {why}");
+                fs::remove_dir(&folder).unwrap();
+                None
             }
+            mounted => Some(SlowDisk { folder, _session: mounted.unwrap() }),
         }
     }
 }
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        release(&self.folder);
-        if let Err(error) = fs::remove_dir(&self.folder) {
-            eprintln!("weirlab: cannot remove {}: {error}", self.folder.display());
-        }
+        // Immediately, even with open files: this ends pending reads, and the kernel cannot end a waiting process earlier.
+        let _ = unmount(&self.folder, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.folder);
     }
-}
-
-/// Unmounts the disks that a killed process left in its site.
-pub(crate) fn release_all(site: &Path) {
-    for folder in fs::read_dir(site).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if folder.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PREFIX)) {
-            release(&folder);
-        }
-    }
-}
-
-/// Unmounts immediately, even with open files, and ends pending reads, because the kernel cannot end a waiting process
-/// earlier. A folder without a mount stays unchanged.
-fn release(folder: &Path) {
-    let _ = unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH);
 }
 
 /// Answers the kernel; slow requests are passed to a thread that delays them.
@@ -182,38 +167,17 @@ fn attributes(number: INodeNo) -> FileAttr {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
-    use std::time::Instant;
-
-    /// Reads take at least their time, and nothing is left behind.
-    #[test]
-    fn reads_take_their_time_and_looks_none() {
-        let site = std::env::temp_dir().join(format!("weir-slow-disk-{}", std::process::id()));
-        fs::create_dir(&site).unwrap();
-        match SlowDisk::mount(&site, "a", Duration::from_millis(200)) {
-            Err(why) if std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none() => println!("SKIPPED: {why}"),
-            mounted => {
-                let disk = mounted.unwrap();
-                let file = File::open(site.join("cold-a").join(FILE)).unwrap();
-                assert_eq!(file.metadata().unwrap().len(), FILE_BYTES);
-                let began = Instant::now();
-                file.read_exact_at(&mut [1; 100], 0).unwrap();
-                file.read_exact_at(&mut [1; 100], 1 << 30).unwrap();
-                assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
-                drop((file, disk));
-            }
-        }
-        assert_eq!(fs::read_dir(&site).unwrap().count(), 0);
-        // The remains of a killed process.
-        if let Ok(disk) = SlowDisk::mount(&site, "b", Duration::ZERO) {
-            std::mem::forget(disk);
-            assert!(fs::remove_dir_all(&site).is_err(), "it is mounted");
-            release_all(&site);
-        }
-        fs::remove_dir_all(&site).unwrap();
-    }
+/// Reads take at least their time, and nothing is left behind.
+#[test]
+fn reads_take_their_time_and_looks_none() {
+    let site = Site::of_sizes(&[10]);
+    let Some(disk) = SlowDisk::mount(&site, Duration::from_millis(200)) else { return };
+    let file = File::open(site.served().join(FOLDER).join(FILE)).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), FILE_BYTES);
+    let began = Instant::now();
+    file.read_exact_at(&mut [1; 100], 0).unwrap();
+    file.read_exact_at(&mut [1; 100], 1 << 30).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+    drop((file, disk));
+    assert!(!site.served().join(FOLDER).exists());
 }
