@@ -48,9 +48,6 @@ pub struct Manifest {
     pub wire_bytes: Option<u64>,
     /// The reason why the run may not be used, if there is one.
     pub void: Option<String>,
-    /// Name of the run that this one is compared with, instead of the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<String>,
     /// The clients of a load that is closed on purpose: users or sessions that wait for an answer before they ask
     /// again. The jobs of such runs differ with the server. `None` is an open load, whose jobs wait for no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +88,6 @@ impl Manifest {
             lateness_ns_p99: None,
             wire_bytes: None,
             void: None,
-            baseline: None,
             closed: None,
             wire: Wire::default(),
             clients: vec![],

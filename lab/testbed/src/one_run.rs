@@ -265,7 +265,6 @@ fn complete(
     }
     environment.extend(server_side::described(folder)?);
     amend(&mut run.manifest, &measured, environment);
-    run.manifest.baseline.clone_from(&spec.baseline);
     Run::write_manifest(folder, &run.manifest)?;
     Ok(run)
 }

@@ -76,8 +76,6 @@ pub struct RunSpec {
     /// The server is in a container. Its host, which attaches, only forwards its packets.
     #[serde(default)]
     pub container: bool,
-    /// The name of the run that this one is compared with, instead of the first.
-    pub baseline: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -441,7 +439,6 @@ mod tests {
             ("", "server = \"nginx\"\ncodings = [\"br:12\"]", "the lab does not give nginx `br:12`, but br, gzip"),
             ("", "server = \"h2o\"\ncodings = [\"gzip\"]", "the lab gives h2o no codings"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
-            ("", "server = \"nginx\"\nbaseline = \"b\"", "run `a`: there is no run `b` to compare it with"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (
                 "network = \"router\"",
@@ -452,6 +449,6 @@ mod tests {
             let said = parse(more, run).unwrap_err();
             assert!(said.contains(says) && said.starts_with("x.toml:"), "{run}: {said}");
         }
-        assert!(parse("network = \"router\"", "server = \"nginx\"\nqdisc = \"fq_codel\"\nbaseline = \"a\"").is_ok());
+        assert!(parse("network = \"router\"", "server = \"nginx\"\nqdisc = \"fq_codel\"").is_ok());
     }
 }

@@ -221,11 +221,6 @@ impl Experiment {
             let per_connection = if self.load.loads_pages() { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
-            if let Some(baseline) =
-                spec.baseline.as_ref().filter(|baseline| self.runs().all(|run| run.name != **baseline))
-            {
-                return Err(at(format!("run `{}`: there is no run `{baseline}` to compare it with", spec.name)));
-            }
         }
         Ok(())
     }
