@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`weir attach` on the set-ups of real hosts, in virtual time: how long small responses take during downloads, and how long compared with a plain host.
 
-    scripts/attach-setups.py [--only plain,bridge] [--rate 9mbit] [--seconds 20] [--weir target/release/weir]    # as root, with nginx
+    scripts/attach-setups.py [--only plain,bridge] [--rate 9mbit] [--seconds 20] [--weir target/release/weir]    # as root, with nginx, nft, haproxy and wg
 
 Each set-up is a machine of its own: clients 30 ms away, a router with a line of 10 Mbit/s and a queue of 150 KB, and the server. One client fetches 20 KB
 over a new connection every 200 ms, another has four endless downloads. A row has the mean and the 95th percentile of the fetches on the idle line, during
