@@ -190,7 +190,7 @@ fn near_of(addresses: &[(IpAddr, u32)]) -> String {
     networks.dedup();
     let Some(first) = networks.first() else { return String::new() };
     let all = networks.join(" and ");
-    format!("; clients of {all} share its pace, too: if they do not use the line, --local-network {first} frees them")
+    format!("; clients of {all} share the line's pace: if they do not use the line, --local-network {first} frees them")
 }
 
 /// A remark that an address without a host, which stands for all, is one of IPv4 here.
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(near_of(&[]), "");
         let addresses = [("192.168.1.7", 24), ("192.168.1.8", 24), ("fd00::7", 64)];
         let said = near_of(&addresses.map(|(address, bits)| (address.parse().unwrap(), bits)));
-        let all = "clients of 192.168.1.0/24 and fd00::/64 share its pace, too";
+        let all = "clients of 192.168.1.0/24 and fd00::/64 share the line's pace";
         assert_eq!(said, format!("; {all}: if they do not use the line, --local-network 192.168.1.0/24 frees them"));
     }
 
