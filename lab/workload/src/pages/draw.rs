@@ -10,7 +10,7 @@
 //! - The kinds of a page depend on each other with a correlation of [`CORRELATION`], with which the bytes of a page have
 //!   the published quantiles: 607, 1,275, 2,412, 4,570 and 9,179 KB.
 //! - Data: as many requests as the rest of the published 77, of the sizes in [`DATA_KB`] (no video).
-//! - A third of the scripts block (of the scripts in 2024, 40 % had neither `async` nor `defer`, and some of those are
+//! - A third of the scripts block (of the scripts in 2024, 40 % had neither `async` nor `defer`, and some stand
 //!   at the end of the body), and a third of the others are asked for by another script (third parties load third
 //!   parties to a depth of 3 in the median). Data is asked for by any script.
 //! - Style sheets and blocking scripts are in the first [`HEAD_SHARE`] of the HTML, images evenly after it.
@@ -309,7 +309,7 @@ mod tests {
         assert!(is_near(home.iter().flat_map(|page| sizes(page, &[Font])).collect(), FONT_KB, 0.05));
     }
 
-    /// What the kinds come to together was not put in.
+    /// The published sizes of whole pages are no input of the draw, so this checks it.
     #[test]
     fn pages_and_files_are_near_the_published_ones() {
         let pages = [crawled(true, 2_000), crawled(false, 2_000)].concat();
