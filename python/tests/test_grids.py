@@ -84,9 +84,13 @@ def test_only_some_cells(bench, capsys):
     (claim,) = json.loads((bench / "all" / "claims.json").read_text())
     assert claim["text"] == "srpt is fast"
     assert pyarrow.parquet.read_table(bench / "all" / "runs.parquet")["rho"].to_pylist() == [0.5] * 6
+    (bench / "small.toml").write_text(SMALL.replace("[0.5, 0.8]", "[0.5, 0.8, 0.9]") + CLAIM)
+    assert sweep(bench, "of claims", "--only", "claims") == 0 and len(kept(bench, "of claims")) == 6
+    assert json.loads((bench / "of claims" / "claims.json").read_text())[0]["text"] == "srpt is faster"
     capsys.readouterr()
-    for only, said in (("rho=0.7", "`0.7` is no value of grid.rho"), ("load=0.5", "`load` is not in [grid]; there is policy")):
-        assert sweep(bench, "none", "--only", only) == 2
+    of_values = (("rho=0.7", "`0.7` is no value of grid.rho"), ("load=0.5", "`load` is not in [grid]; there is policy"))
+    for *only, said in (*of_values, ("rho=0.5", "claims", "--only: no claim is about these cells")):
+        assert sweep(bench, "none", *(word for of in only for word in ("--only", of))) == 2
         assert said in capsys.readouterr().err
 
 

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--out", required=True, metavar="DIR", help="folder for the results")
     sweep.add_argument("--trace", metavar="FILE", help="read this trace wherever the experiment names one")
     sweep.add_argument("--replications", type=int, metavar="N", help="seeds of each cell, instead of as many as the file says")
-    sweep.add_argument("--only", action="append", default=[], metavar="AXIS=VALUE", help="only the cells with this value")
+    sweep.add_argument("--only", action="append", default=[], metavar="AXIS=VALUE", help="only these cells; claims: its claims'")
     sweep.add_argument("--workers", type=int, metavar="N", help="runs at once (one per core)")
     sweep.add_argument("--engine", choices=("local", "ray"), default="local")
     page = commands.add_parser("items", help="write the tables of all items of the papers, in the project that this folder is")

@@ -238,19 +238,9 @@ def _median(mine: Floats, base: Floats) -> float:
     return nearest_rank(ratios[~np.isnan(ratios)], 500)
 
 
-def _variance_ratio(pair: _Pair) -> float:
-    _, _, mine, base = pair.buckets()
-    return _median(mine, base)
-
-
 def _scv_ratio(pair: _Pair) -> float:
     mine_mean, base_mean, mine, base = pair.buckets()
     return _median(mine / mine_mean**2, base / base_mean**2)
-
-
-def _buckets_gaining(pair: _Pair) -> float:
-    mine, base, _, _ = pair.buckets()
-    return float((mine < base).mean())
 
 
 _PAIRS = {
@@ -258,8 +248,8 @@ _PAIRS = {
     "share_starved": lambda pair: float((pair.stretch > 1).mean()),
     "stretch.mean": lambda pair: float(pair.stretch.mean()),
     "stretch.max": lambda pair: float(pair.stretch.max()),
-    "bucket_share_gaining": _buckets_gaining,
-    "bucket_variance_ratio": _variance_ratio,
+    "bucket_share_gaining": lambda pair: float(np.less(*pair.buckets()[:2]).mean()),
+    "bucket_variance_ratio": lambda pair: _median(*pair.buckets()[2:]),
     "bucket_scv_ratio": _scv_ratio,
     "file_share_starved": _Pair.files_starved,
 }

@@ -142,18 +142,22 @@ def _plan(path: pathlib.Path, said: dict[str, Any]) -> Plan:
 
 
 def _restricted(plan: Plan, only: Mapping[str, str]) -> Plan:
-    """Returns the plan with the cells that have these values, and with the claims about them alone."""
-    for name, value in only.items():
+    """Returns the plan with the cells that have these values (`claims`: those of claims) and the claims about them alone."""
+    values = {name: value for name, value in only.items() if name != "claims"}
+    for name, value in values.items():
         if name not in plan.cells[0].at:
             raise ValueError(f"--only: `{name}` is not in [grid]; there is {', '.join(plan.cells[0].at)}")
         if all(_label(cell.at[name]) != value for cell in plan.cells):
             raise ValueError(f"--only: `{value}` is no value of grid.{name}")
 
     def is_left(at: Mapping[str, Any]) -> bool:
-        return all(_label(at[name]) == value for name, value in only.items())
+        return all(_label(at[name]) == value for name, value in values.items())
 
-    cells = [cell for cell in plan.cells if is_left(cell.at)]
     claims = [of for of in plan.claims if is_left(of.of) and (of.over is None or is_left(of.over))]
+    named = {_place(plan, of, at) for of in claims for at in (of.of, of.over or of.of)}
+    cells = [cell for at, cell in enumerate(plan.cells) if is_left(cell.at) and (at in named or "claims" not in only)]
+    if not cells:
+        raise ValueError("--only: no claim is about these cells")
     return dataclasses.replace(plan, cells=cells, claims=claims)
 
 
