@@ -212,6 +212,8 @@ def test_verdicts_by_hand():
         assert claim.judged(found, 10) == (verdict, remark), (least, most, ends)
         assert claim.judged(found, 4) == ("undecided", "4 traces; a verdict needs 5"), "too few traces decide nothing"
     assert dataclasses.replace(claim, one_sided=None).verdict(found, 10) == "not comparable", "80.8 would be at least 2"
+    never = Claim("none", "syn_drops", "a", least=0, most=0)
+    assert [never.verdict(of, 10) for of in (Estimate(0, 0, 0), Estimate(30, -38, 98))] == ["reproduced", "refuted"]
 
 
 def test_the_same_requests_six_times_are_one_trace(tmp_path):

@@ -15,7 +15,7 @@ from .conditions import not_a_wire, number
 from .folders import Experiment
 from .judgement import Found, findings
 from .points import Point, points_in
-from .recorded import Responses, Run
+from .recorded import Run
 from .texts import lost, markdown as table, short
 
 _BOUNDS = (
@@ -197,11 +197,6 @@ class _Row:
 _OUTCOMES = ("incomplete", "refused", "reset", "timed_out", "aborted", "wrong")
 
 
-def _top_ms(of: Responses) -> float:
-    """The mean of the largest hundredth of a run's own requests, which are its neighbours' only under an open load."""
-    return float(of.ms[figures.share_within(of.size_bytes, 99, 100)].mean())
-
-
 def _optional(value: float | None) -> str:
     return "-" if value is None else short(value)
 
@@ -217,7 +212,8 @@ _COLUMNS: list[_Column] = [
     ("p50, ms", lambda row: row.figure("response_time_ms.p50"), True),
     ("p99, ms", lambda row: row.figure("response_time_ms.p99"), True),
     ("longest, ms", lambda row: row.figure("response_time_ms.max"), True),
-    ("largest 1 %, ms", lambda row: short(_top_ms(row.of)), True),
+    # Of a run's own requests, which are its neighbours' only under an open load.
+    ("largest 1 %, ms", lambda row: short(float(row.of.ms[figures.share_within(row.of.size_bytes, 99, 100)].mean())), True),
     ("variance, ms²", lambda row: row.figure("response_time_ms.variance"), True),
     ("SCV", lambda row: row.figure("response_time_ms.scv"), True),
     ("mean / bound", lambda row: row.over_bound(row.bound_ms), True),

@@ -78,6 +78,8 @@ class Claim:
         if traces < TRACES_MIN or found.low is None or found.high is None:
             return UNDECIDED, f"{traces} trace{'' if traces == 1 else 's'}; a verdict needs {TRACES_MIN}"
         (least, most), low, high = self.ends, found.low, found.high
+        if most == 0 < found.value:
+            return REFUTED, "it happened in a trace, and counts are never below 0"
         if low >= least and high <= most:
             return REPRODUCED, None
         if low <= most and high >= least:
