@@ -12,7 +12,6 @@
 #include <linux/in6.h>
 #include <linux/pkt_cls.h>
 #include <stdbool.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -22,31 +21,10 @@
 #include "packet.h"
 #include "path.h"
 #include "rank.h"
+#include "socket.h"
 #include "tracked.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-// The fields that are read of the kernel's own structures; libbpf finds their offsets in the running kernel.
-struct refcount_struct {
-	struct {
-		int counter;
-	} refs;
-} __attribute__((preserve_access_index));
-
-struct sock {
-	struct refcount_struct sk_wmem_alloc;
-} __attribute__((preserve_access_index));
-
-struct tcp_sock {
-	__u32 write_seq;
-} __attribute__((preserve_access_index));
-
-struct sk_buff {
-	struct sock *sk;
-	unsigned int truesize;
-} __attribute__((preserve_access_index));
-
-extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -111,28 +89,6 @@ __u64 overtook_ns SEC(".data.weir_rise");
 #define RECORDS_MAX 4
 // Minimum time between two flows that overtake packets of their own: each has a burst of packets out of order.
 #define OVERTAKE_NS 100000000ull
-// A data packet counts at least this much in sk_wmem_alloc, a pure ACK 2 (net/ipv4/tcp_output.c).
-#define TRUESIZE_DATA_MIN 512
-
-// Returns true if the connection has more than this packet waiting below TCP. If that cannot be determined (Linux
-// before 6.2, or a kernel that interprets programs), returns true.
-static __always_inline bool is_queued(struct __sk_buff *skb)
-{
-#ifdef INTERPRETED
-	return true;
-#else
-	struct sk_buff *kernel_skb;
-	struct sock *sk;
-
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
-		return true;
-	kernel_skb = bpf_cast_to_kern_ctx(skb);
-	sk = kernel_skb->sk;
-	if (!sk)
-		return true;
-	return sk->sk_wmem_alloc.refs.counter >= (int)kernel_skb->truesize + TRUESIZE_DATA_MIN;
-#endif
-}
 
 // Not static, for the same reason as `read_line`.
 __noinline int count_size(__u64 bytes)
@@ -695,6 +651,8 @@ int weir_classify(struct __sk_buff *skb)
 
 	if (!parse(skb, &packet) || !(is_wanted(packet.port) || turn_upload(skb, &packet)))
 		return TC_ACT_UNSPEC;
+	if (packet.protocol == IPPROTO_UDP && unlikely(is_disowned(skb)))
+		return TC_ACT_UNSPEC;
 	find_class(skb, &packet);
 	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
 	sk = packet.protocol == IPPROTO_TCP ? skb->sk : NULL;
@@ -706,8 +664,10 @@ int weir_classify(struct __sk_buff *skb)
 		tcp = NULL;
 	is_closing = packet.flags & (FIN | RST);
 	// A packet without payload that neither begins nor ends a connection may overtake.
-	if (!tcp && (packet.payload_bytes || packet.flags & (SYN | FIN | RST)))
-		return classify_tracked(skb, &packet);
+	if (!tcp && (packet.payload_bytes || packet.flags & (SYN | FIN | RST))) {
+		classify_tracked(skb, &packet);
+		return packet.protocol == IPPROTO_UDP ? disown(skb, packet.ip_at) : TC_ACT_UNSPEC;
+	}
 	counters = bpf_map_lookup_elem(&weir_counters, &zero);
 	if (!counters)
 		return TC_ACT_UNSPEC;

@@ -1,5 +1,6 @@
 //! The state that attaching and detaching leave behind.
 
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use super::*;
@@ -575,6 +576,28 @@ fn a_preview_is_what_attaching_does() {
     });
 }
 
+/// Datagrams that wait in the bands do not count against the send buffer of their socket, which serves other clients too.
+#[test]
+fn a_socket_whose_datagrams_wait_can_send_to_others() {
+    at_each_place(|_| {
+        let interface = lo();
+        attach(&interface, &Classify { rate: Some("100kbit".parse().unwrap()), ..wanted(Policy::Psjf) }).unwrap();
+        let server = UdpSocket::bind(("127.0.0.1", PORT)).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let clients = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [old, young] = clients.each_ref().map(|client| client.local_addr().unwrap());
+        let send = |to, count| (0..count).filter(|_| server.send_to(&[1; 1200], to).is_ok()).count();
+        let (mut sent, count, site) = (0, 400, Site { interface });
+        let counted = site.during(|| sent = send(old, count));
+        assert_eq!(sent, count);
+        // Each once.
+        assert_eq!((counted.by_flow, bands(&counted)), (count as u64, vec![2, 3, 4]));
+        assert_eq!((send(young, 1), clients[1].recv(&mut [0; 1500]).unwrap()), (1, 1200));
+        let last = tree::find(&site.interface).unwrap().unwrap().stats().unwrap()[4];
+        assert!(last.backlog_packets > 0 && last.drops > 0, "{last:?}");
+    });
+}
+
 /// Sends only other traffic, then a response.
 #[test]
 fn whoever_looks_is_told_whether_responses_are_seen() {
@@ -582,7 +605,7 @@ fn whoever_looks_is_told_whether_responses_are_seen() {
         assert_eq!(look(&site.interface).unwrap(), Verdict::NoTraffic);
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let others = std::thread::spawn(move || {
-            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             // The datagrams are sent to a socket that never reads: the kernel drops those that do not fit.
             while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 socket.send_to(&[0; 100], socket.local_addr().unwrap()).unwrap();
