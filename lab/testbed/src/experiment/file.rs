@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use record::Digest;
 use serde::Deserialize;
-use toml::de::{DeTable, ValueDeserializer};
+use toml::de::DeTable;
 use toml::{Deserializer, Spanned, Table, Value};
 
 use super::Experiment;
-use super::claims::check_claims;
 use super::known::gather_load;
 use super::layers::{Sources, lay_under};
 use super::vary::combinations;
@@ -25,8 +24,6 @@ pub struct ExperimentFile {
     pub name: String,
     /// The text as written; with set-ups, all texts merged into one.
     pub text: String,
-    /// The figure of a paper that this reproduces, for the report.
-    pub figure: Option<Table>,
     /// The points, at least one.
     points: Vec<Point>,
 }
@@ -68,8 +65,8 @@ impl ExperimentFile {
         }
         let whole =
             if sources.is_one() { text.into() } else { whole_text(&table).map_err(|e| sources.toml_error(&e))? };
-        let figure = table.remove("figure").map(|figure| Table::deserialize(ValueDeserializer::from(figure)));
-        let figure = figure.transpose().map_err(|e| sources.toml_error(&e))?;
+        // Python checks and judges the claims.
+        table.remove("figure");
         let combinations = combinations(table).map_err(|(offset, reason)| sources.error(offset, reason))?;
         let on_top = overrides.text();
         let mut points = vec![];
@@ -87,9 +84,8 @@ impl ExperimentFile {
             let settings = plain(table).map_err(|e| sources.toml_error(&e))?;
             points.push(Point { name: combination.name, values: combination.values, experiment, settings });
         }
-        check_claims(figure.as_ref(), &points).map_err(|reason| sources.error(0, reason))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(ExperimentFile { name, text: whole, figure, points })
+        Ok(ExperimentFile { name, text: whole, points })
     }
 
     /// The points in the order of the file, in which the last key changes first.

@@ -4,7 +4,6 @@
 //! Every mistake is an error that names the file, the line, the fault and the correct form. An unknown key is a mistake
 //! too, because a misspelt `fifo_packets` that is silently ignored would cause a wrong result.
 
-mod claims;
 mod customer;
 mod file;
 mod keys;

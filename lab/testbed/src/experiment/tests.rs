@@ -244,25 +244,3 @@ fn surge_says_whose_it_is() {
     assert!(said.starts_with("x.toml:5: unknown variant `open`, expected one of `000`, `002`, `1998`"), "{said}");
     assert!(parse("rho = 0.8\nsurge = \"000\"\ntrace = \"t\"").unwrap_err().contains("leave trace out"));
 }
-
-#[test]
-fn a_claim_names_runs_and_figures_that_there_are() {
-    let file = |of: &str| {
-        let value = if of.contains("value") { "" } else { "value = \"response_time_ms.mean\"\n" };
-        let claim = format!("[[figure.expect]]\ntext = \"t\"\n{value}{of}\nleast = 1");
-        let text = format!("{TOP}rho = 0.8\n{RUN}{claim}\n");
-        ExperimentFile::parse(&text, Path::new("x.toml"), &Overrides::default()).map_err(|error| error.to_string())
-    };
-    assert_eq!(file("of = \"a\"\nover = \"bound\"").err(), None);
-    for of in ["of = \"b\"", "of = \"a\"\nover = \"b\""] {
-        let said = file(of).unwrap_err();
-        assert!(said.contains("figure.expect `t`: ") && said.contains("no run `b`; the runs are a"), "{said}");
-    }
-    for fine in ["response_time_ms.p999", "samples.link_backlog_packets.first_s", "stretch.max", "slowdown_mean"] {
-        assert_eq!(file(&format!("of = \"a\"\nvalue = \"{fine}\"")).err(), None);
-    }
-    for wrong in ["response_time.mean", "response_time_ms", "response_time_ms.p95", "samples.mean", "stretch.p50", ""] {
-        let said = file(&format!("of = \"a\"\nvalue = \"{wrong}\"")).unwrap_err();
-        assert!(said.contains(&format!("figure.expect `t`: value: `{wrong}` is no figure; there are ")), "{said}");
-    }
-}
