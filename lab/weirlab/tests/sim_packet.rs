@@ -65,7 +65,7 @@ fn a_mistake_is_one_line_that_names_its_field() {
         ("--retries 2", "--retries: nobody tries again"),
         ("--mtu 60", "--mtu: 60 is out of range"),
         ("--per-connection 0", "per_connection of 0"),
-        ("--chunk 1000", "--chunk: --model packet does not know it"),
+        ("--chunk 1000", "--chunk: it belongs to --model queue"),
         ("--rho -1", "--rho:"),
     ] {
         let base = if flags.starts_with("--rho") { base.replace("--rho 0.5", "") } else { base.into() };

@@ -72,7 +72,7 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let scaled = PolicySpec::from(order);
     let share = config.clients.share_of(config.link, line);
     // Incremental responses take turns on their connection.
-    let has_streams = config.has_carriers() && config.connections.is_none();
+    let has_streams = config.has_carriers();
     let turns = is_las || policy.takes_turns() || share.is_some() || has_streams;
     let is_rank = matches!(policy.order(), Order::Rank(_)) && share.is_none() && !has_streams;
     let usual = || if is_rank { chunk_of(quantile) } else { CHUNK_BYTES_USUAL };
@@ -150,7 +150,6 @@ fn of_link_time(rate: Rate, link: Rate) -> Rate {
 
 fn check_ps(config: &Config) -> Result<(), Error> {
     let given = [
-        ("connections", config.connections.is_some(), "ps is exact processor sharing of jobs"),
         ("clients", config.clients.is_any(), "ps is exact processor sharing of jobs"),
         ("chunk", config.chunk_bytes.is_some(), "ps is exact processor sharing and has no chunks"),
     ];

@@ -233,18 +233,18 @@ impl Engine<'_> {
 
     /// Ends the run. At a finite horizon the jobs in the system have waited until then; otherwise there are none.
     fn end(&mut self, station: &impl Station) {
-        let mut left_over = station.left_over();
-        left_over.sort_by_key(|flight| flight.number);
-        let closed = station.closed_left_over();
-        if !left_over.is_empty() || !closed.is_empty() {
+        let mut present = station.present();
+        present.sort_by_key(|(flight, _)| flight.number);
+        if !present.is_empty() {
             self.pass(self.extent.until, station.len());
         }
-        for (flight, had) in closed {
-            self.closed.on_part(flight.client, had);
-        }
-        for flight in left_over {
-            self.counts.incomplete += 1;
-            self.leave(&flight, self.extent.until, Ended::Incomplete);
+        for (flight, had) in present {
+            if flight.is_closed {
+                self.closed.on_part(flight.client, had);
+            } else {
+                self.counts.incomplete += 1;
+                self.leave(&flight, self.extent.until, Ended::Incomplete);
+            }
         }
     }
 

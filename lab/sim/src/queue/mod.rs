@@ -29,8 +29,6 @@ pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
 pub use rank::SizeRank;
 pub use source::{Paths, Poisson};
 
-use std::num::NonZeroU32;
-
 use sched::classes::ClassTable;
 use sched::{LEVELS_MAX, Policy, SLOTS_MAX, Sharing, Slots};
 use serde::Serialize;
@@ -68,10 +66,8 @@ pub struct Config {
     pub classes: Vec<u16>,
     /// The classes of a `weir.toml`, in place of the policy: their order, rates and slots, as in the server.
     pub class_table: Option<ClassTable>,
-    /// The number of connections that jobs use in turn. Each is one connection for the scheduler, with one share of a
-    /// policy that takes turns. A job that finds its connection full gets its own. `None` gives every job its own.
-    pub connections: Option<NonZeroU32>,
-    /// True if connections that carry several jobs are ranked as carriers; otherwise each job is ranked by itself.
+    /// True if the connections of pages, which carry several jobs, are ranked as carriers; otherwise each job is ranked
+    /// by itself.
     pub carriers: bool,
     pub clients: ClientSpec,
     /// The bytes on the link that are handed down in one piece; `None` for fluid service. If it is `None`, a policy
@@ -89,7 +85,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Creates a config without classes, connections or slots, on a plain wire, with unknown paths, in which all jobs
+    /// Creates a config without classes or slots, on a plain wire, with unknown paths, in which all jobs
     /// count.
     pub fn new(policy: &str, link: Rate, arrivals: Arrivals, horizon: Horizon) -> Config {
         Config {
@@ -101,7 +97,6 @@ impl Config {
             class_shares: Vec::new(),
             classes: Vec::new(),
             class_table: None,
-            connections: None,
             carriers: false,
             clients: ClientSpec::default(),
             chunk_bytes: None,
@@ -198,13 +193,12 @@ fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome,
     if let Some(pages) = &pages {
         (engine.extent.warm_up, engine.extent.counted) = pages.extent();
     }
-    let connections = config.connections_in_turn();
     match resolved.discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config, &mut pages),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config, &mut pages),
-        Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy, connections), config, &mut pages),
+        Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy), config, &mut pages),
         Discipline::Chunked(policy, chunk) => {
-            feed(&mut engine, scheduled::Chunked::new(policy, connections, chunk), config, &mut pages)
+            feed(&mut engine, scheduled::Chunked::new(policy, chunk), config, &mut pages)
         }
         Discipline::Classes(classes, chunk) => {
             feed(&mut engine, scheduled::Chunked::of_classes(classes, chunk), config, &mut pages)
@@ -353,13 +347,9 @@ impl Config {
         if let Arrivals::Pages(load) = &self.arrivals { Some(load) } else { None }
     }
 
-    fn connections_in_turn(&self) -> scheduled::Connections {
-        scheduled::Connections { in_turn: self.connections }
-    }
-
     /// Returns whether connections carry several jobs each.
     fn has_carriers(&self) -> bool {
-        self.connections.is_some() || (self.pages().is_some() && self.carriers)
+        self.pages().is_some() && self.carriers
     }
 
     fn customers(&self) -> usize {
@@ -369,8 +359,8 @@ impl Config {
     fn check_table(&self) -> Result<(), Error> {
         let Some(table) = &self.class_table else { return Ok(()) };
         let has_slots = table.classes.iter().any(|class| class.concurrent_max.is_some());
-        if self.connections.is_some() || has_slots && self.slots.is_some() {
-            return Err(Error::field("class_table", "not beside slots or connections: its classes have their own"));
+        if has_slots && self.slots.is_some() {
+            return Err(Error::field("class_table", "not beside slots: its classes have their own"));
         }
         let (classes, shares) = (table.classes.len(), self.class_shares.len());
         if self.customers() == 0 && classes > 1 && shares != classes {
@@ -395,8 +385,8 @@ impl Config {
                 format_args!("{sum} slots of {} classes: write 1 to {SLOTS_MAX}", slots.len()),
             ));
         }
-        if !self.clients.closed.is_empty() || self.connections.is_some() {
-            return Err(Error::field("slots", "not beside connections or closed: their jobs have no slots"));
+        if !self.clients.closed.is_empty() {
+            return Err(Error::field("slots", "not beside closed: its jobs have no slots"));
         }
         Ok(())
     }

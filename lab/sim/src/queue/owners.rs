@@ -89,9 +89,6 @@ impl ClientSpec {
 /// Checks the clients of a config.
 pub(super) fn check(config: &Config, line: &Line) -> Result<(), Error> {
     let ClientSpec { owners, closed, .. } = &config.clients;
-    if config.clients.is_any() && config.connections.is_some() {
-        return Err(Error::field("connections", "not beside clients: a connection is of one client"));
-    }
     match (owners, &config.arrivals) {
         (Some(Owners::Dealt(count)), _) if !(1..=CLIENTS_MAX).contains(count) => {
             Err(Error::field("clients", format_args!("{count} clients: write 1 to {CLIENTS_MAX}")))

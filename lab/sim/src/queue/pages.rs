@@ -212,7 +212,6 @@ pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
     }
     let beside = [
         ("wire", config.wire == Wire::Tcp, "its handshake for each request is not that of pages: write plain"),
-        ("connections", config.connections.is_some(), "pages have connections of their own: leave it out"),
         ("clients", config.clients.owners == Some(Owners::Trace), "pages have no trace: write a number, such as 4"),
         ("slots", config.slots.is_some(), "not beside pages"),
         ("class_table", config.class_table.is_some(), "not beside pages"),

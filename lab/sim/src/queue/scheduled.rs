@@ -4,8 +4,6 @@
 //! arrival is then a difference of two instants, exact and without a division. Every policy orders nanoseconds of one
 //! link as it orders bytes. Cut points and windows must be in the same unit ([`super::discipline`] converts them).
 
-use std::num::NonZeroU32;
-
 use sched::{Arrival, ConnectionId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
@@ -25,35 +23,22 @@ struct Jobs {
     scheduler: Scheduler,
     /// The flights by slot. A vacant slot has its last flight. Carriers have slots too, without flights.
     flights: Vec<Option<(JobId, Flight)>>,
-    /// The carriers that jobs use in turn; if empty, each job has its own connection.
-    carriers: Vec<ConnectionId>,
     /// The connections that carry jobs, by number ([`Flight::stream`]); they stay open.
     streams: Vec<Option<ConnectionId>>,
 }
 
-/// The connections of a run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Connections {
-    /// The number of connections that jobs use in turn.
-    pub in_turn: Option<NonZeroU32>,
-}
-
 impl Jobs {
-    fn new(policy: Box<dyn Policy>, connections: Connections) -> Jobs {
-        Jobs::of(Scheduler::new(policy, Pace::WHOLE), connections)
+    fn new(policy: Box<dyn Policy>) -> Jobs {
+        Jobs::of(Scheduler::new(policy, Pace::WHOLE))
     }
 
-    fn of(mut scheduler: Scheduler, connections: Connections) -> Jobs {
-        let carriers = (0..connections.in_turn.map_or(0, NonZeroU32::get)).map(|_| scheduler.open(framing())).collect();
-        Jobs { scheduler, flights: Vec::new(), carriers, streams: Vec::new() }
+    fn of(scheduler: Scheduler) -> Jobs {
+        Jobs { scheduler, flights: Vec::new(), streams: Vec::new() }
     }
 
-    /// The carrier of the job, and its client's priority.
+    /// The carrier of the job, and its client's priority; `None` if the job has its own connection.
     fn carrier_of(&mut self, flight: &Flight) -> Option<(ConnectionId, Precedence)> {
-        let Some(Stream { connection, precedence }) = flight.stream else {
-            let turn = flight.number.checked_rem(self.carriers.len() as u64)?;
-            return Some((self.carriers[turn as usize], Precedence::default()));
-        };
+        let Stream { connection, precedence } = flight.stream?;
         let at = connection as usize;
         if self.streams.len() <= at {
             self.streams.resize(at + 1, None);
@@ -129,8 +114,8 @@ struct Serving {
 }
 
 impl Fluid {
-    pub fn new(policy: Box<dyn Policy>, connections: Connections) -> Fluid {
-        Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
+    pub fn new(policy: Box<dyn Policy>) -> Fluid {
+        Fluid { jobs: Jobs::new(policy), serving: None, wall: Nanos::ZERO }
     }
 
     /// Ends the current grant, so that the scheduler is asked again.
@@ -185,12 +170,8 @@ impl Station for Fluid {
         }
     }
 
-    fn left_over(&self) -> Vec<Flight> {
-        open(self.jobs.present())
-    }
-
-    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
-        closed(self.jobs.present())
+    fn present(&self) -> Vec<(Flight, Nanos)> {
+        self.jobs.present()
     }
 }
 
@@ -211,20 +192,14 @@ struct Sending {
 }
 
 impl Chunked {
-    pub fn new(policy: Box<dyn Policy>, connections: Connections, chunk: Nanos) -> Chunked {
-        Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
+    pub fn new(policy: Box<dyn Policy>, chunk: Nanos) -> Chunked {
+        Chunked { jobs: Jobs::new(policy), chunk, sending: None, wall: Nanos::ZERO }
     }
 
     /// Returns the discipline with the classes of a table, and their maximum rates and slots in the scheduler.
     pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
         let scheduler = Scheduler::new(policy, Pace::WHOLE).with_classes(&table);
-        Chunked { jobs: Jobs::of(scheduler, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }
-    }
-
-    fn present(&self) -> Vec<(Flight, Nanos)> {
-        let departing =
-            self.sending.as_ref().and_then(|sending| sending.departs).map(|flight| (flight, flight.service));
-        self.jobs.present().into_iter().chain(departing).collect()
+        Chunked { jobs: Jobs::of(scheduler), chunk, sending: None, wall: Nanos::ZERO }
     }
 }
 
@@ -279,19 +254,9 @@ impl Station for Chunked {
         }
     }
 
-    fn left_over(&self) -> Vec<Flight> {
-        open(self.present())
+    fn present(&self) -> Vec<(Flight, Nanos)> {
+        let departing =
+            self.sending.as_ref().and_then(|sending| sending.departs).map(|flight| (flight, flight.service));
+        self.jobs.present().into_iter().chain(departing).collect()
     }
-
-    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
-        closed(self.present())
-    }
-}
-
-fn open(present: Vec<(Flight, Nanos)>) -> Vec<Flight> {
-    present.into_iter().map(|(flight, _)| flight).filter(|flight| !flight.is_closed).collect()
-}
-
-fn closed(present: Vec<(Flight, Nanos)>) -> Vec<(Flight, Nanos)> {
-    present.into_iter().filter(|(flight, _)| flight.is_closed).collect()
 }

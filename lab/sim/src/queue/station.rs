@@ -16,7 +16,7 @@ pub struct Flight {
     pub is_closed: bool,
     /// The user who waits for it before sending the next request.
     pub user: Option<u32>,
-    /// The connection that carries it together with others; `None` if it has its own, or one of several that are used in turn.
+    /// The connection that carries it together with others; `None` if it has its own.
     pub stream: Option<Stream>,
 }
 
@@ -46,11 +46,7 @@ pub trait Station {
     /// Resumes a job where it was paused.
     fn resume(&mut self, at: Nanos, number: u64);
 
-    /// Returns the jobs in the system except those of closed clients, in any order.
-    fn left_over(&self) -> Vec<Flight>;
-
-    /// Returns the jobs of closed clients in the system, with the link time that each has received.
-    fn closed_left_over(&self) -> Vec<(Flight, Nanos)> {
-        Vec::new()
-    }
+    /// Returns the jobs in the system, in any order, with the link time that each has received, where closed clients may
+    /// have some of them.
+    fn present(&self) -> Vec<(Flight, Nanos)>;
 }

@@ -307,41 +307,6 @@ fn policies_are_compared_on_the_same_jobs() {
     assert_eq!(sizes(jobs("srpt", 0.8)), sizes(jobs("srpt", 0.4)));
 }
 
-/// The minimum over connections of their minimum is the overall minimum: policies that rank jobs serve them in the same
-/// order on any connections.
-#[test]
-fn connections_change_nothing_for_policies_that_rank() {
-    for policy in ["srpt", "psjf", "fcfs", "srpt-bands:2000,8000", "rank:min(left, 9KB)", "rank:sent + size"] {
-        let alone = Config { policy: policy.into(), ..poisson("srpt", "exponential:mean=5000", 0.8, 5_000) };
-        for connections in [1, 6, 1_000] {
-            let shared = Config { connections: NonZeroU32::new(connections), ..alone.clone() };
-            assert_eq!(departures(&shared), departures(&alone), "{policy}, {connections}");
-        }
-    }
-}
-
-/// If connections take turns, each of nine jobs on one gets a ninth of the share of a job alone on another.
-#[test]
-fn turns_go_round_connections_and_not_their_jobs() {
-    // All arrive at the same instant, the odd ones small: of two connections one has nine jobs of 1,000 bytes, and the
-    // other has the one that is left.
-    let cases: Vec<(u64, u64)> = (0..18).map(|at| (0, if at % 2 == 0 || at == 1 { 1_000 } else { 1 })).collect();
-    let ends = |connections: Option<u32>| {
-        let connections = connections.and_then(NonZeroU32::new);
-        departures(&Config { connections, chunk_bytes: Some(1), ..replay("fair", &jobs(&cases)) })[1]
-    };
-    let (alone, shared) = (ends(None), ends(Some(2)));
-    assert!((9_900..=10_008).contains(&alone), "one of ten: {alone}");
-    assert!((1_990..=2_020).contains(&shared), "one of two: {shared}");
-}
-
-#[test]
-fn processor_sharing_of_jobs_has_no_connections() {
-    let config = Config { connections: NonZeroU32::new(2), ..replay("ps", &jobs(&[(0, 1)])) };
-    assert!(check(&config).unwrap_err().to_string().starts_with("connections: ps is exact processor sharing"));
-    assert!(check(&Config { policy: "las".into(), ..config }).is_ok());
-}
-
 mod clients {
     use super::*;
 
@@ -455,8 +420,7 @@ mod clients {
         for (config, start) in [
             (Config { clients: dealt(0), ..one.clone() }, "clients: 0 clients: write 1 to 1000000"),
             (Config { clients: dealt(CLIENTS_MAX + 1), ..one.clone() }, "clients: 1000001 clients"),
-            (Config { clients: dealt(1), policy: "ps".into(), ..one.clone() }, "clients: ps is exact"),
-            (Config { clients: dealt(1), connections: NonZeroU32::new(2), ..one }, "connections: not beside clients"),
+            (Config { clients: dealt(1), policy: "ps".into(), ..one }, "clients: ps is exact"),
             (endless, "closed: closed clients ask without end: write seconds"),
             (closed(0, 1), "closed: 0 connections: write 1 to 4096"),
             (closed(CLOSED_CONNECTIONS_MAX + 1, 1), "closed: 4097 connections"),

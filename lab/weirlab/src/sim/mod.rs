@@ -17,7 +17,6 @@ pub use pages_spec::PagesSpec;
 pub use spec::{Model, Paths, SimSpec, Wire};
 pub use webstone_spec::WebStoneSpec;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use cli::Failure;
@@ -42,12 +41,7 @@ pub struct SimOutcome {
 
 /// Checks whether [`run`] would start. All mistakes in the spec are found here, and nothing is simulated.
 pub fn check(spec: &SimSpec) -> Result<(), Failure> {
-    refuse_users(spec)?;
-    if spec.model != Model::Packet
-        && let Some(field) = spec.packet.first_set()
-    {
-        return Err(Failure::Usage(format!("--{}: only --model packet knows it", field.replace('_', "-"))));
-    }
+    spec.refuse_others()?;
     match spec.model {
         Model::Queue => queue::check(spec),
         Model::Server => server::check(spec),
@@ -112,33 +106,6 @@ fn chunks(spec: &SimSpec, outcome: &SimOutcome) -> Option<String> {
     })
 }
 
-/// Refuses fields that the model does not have.
-fn refuse_users(spec: &SimSpec) -> Result<(), Failure> {
-    if spec.users.is_some() && spec.model == Model::Queue {
-        return Err(Failure::Usage("--users: only --model server and --model packet know them".into()));
-    }
-    let of_queue = [
-        ("connections", spec.connections.is_some()),
-        ("class-table", spec.class_table.is_some()),
-        ("clients", spec.clients.is_some()),
-        ("client-share", spec.client_share.is_some()),
-        ("closed", !spec.closed.is_empty()),
-    ];
-    if let Some((name, _)) = of_queue.into_iter().find(|(_, is_set)| *is_set && spec.model != Model::Queue) {
-        return Err(Failure::Usage(format!("--{name}: only --model queue knows them")));
-    }
-    if let Some(field) = spec.webstone.first_set().filter(|_| spec.model != Model::Queue) {
-        return Err(Failure::Usage(format!("--{}: only --model queue knows it", field.replace('_', "-"))));
-    }
-    if let Some(field) = spec.pages.first_set().filter(|_| spec.model != Model::Queue) {
-        return Err(Failure::Usage(format!("--{}: only --model queue knows it", field.replace('_', "-"))));
-    }
-    if spec.set.is_some() && spec.model != Model::Server {
-        return Err(Failure::Usage("--set: only --model server knows it".into()));
-    }
-    Ok(())
-}
-
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -150,15 +117,12 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,
-    /// Record every job that counts in this folder, made if missing, for Python
-    #[arg(long, value_name = "RUN")]
-    out: Option<PathBuf>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
     /// Simulate nothing: check the flags, and print as JSON what a closed form says of them, the commit, and a digest of the sources that
     /// decide what comes of them
-    #[arg(long, conflicts_with = "out")]
+    #[arg(long)]
     check: bool,
 }
 
@@ -166,7 +130,7 @@ pub struct Args {
 const MODEL_DIGEST: &str = env!("WEIR_MODEL_DIGEST");
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let Args { spec, out, json, check: is_check } = args;
+    let Args { spec, json, check: is_check } = args;
     check(&spec)?;
     if is_check {
         let (theory, commit) = (closed_form::of(&spec).unwrap_or_default(), machine::commit());
@@ -176,21 +140,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(said) = rounding(&spec) {
         eprintln!("weirlab: {said}");
     }
-    let mut records = out.as_deref().map(output::Records::create).transpose()?;
-    let mut record = records.as_mut().map(|records| |job| records.write(&job));
     let bar = if json { ProgressBar::hidden() } else { progress_bar(&spec) };
     let mut progress = |jobs| bar.set_position(jobs);
-    let hooks = Hooks {
-        record: record.as_mut().map(|record| record as &mut dyn FnMut(record::JobRecord)),
-        progress: Some(&mut progress),
-    };
+    let hooks = Hooks { record: None, progress: Some(&mut progress) };
     let (started, cpu_before) = (Instant::now(), output::cpu());
     let outcome = run(&spec, hooks)?;
     let took = Took { elapsed: started.elapsed(), cpu: output::cpu() - cpu_before };
     bar.finish_and_clear();
-    if let Some(records) = records {
-        records.finish(&spec, &outcome)?;
-    }
     if let Some(said) = chunks(&spec, &outcome) {
         eprintln!("weirlab: {said}");
     }

@@ -11,17 +11,9 @@ use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
 use super::queue::wrong;
-use super::{PacketSpec, Paths, SimOutcome, SimSpec, distribution};
+use super::{PacketSpec, SimOutcome, SimSpec, distribution};
 
 pub(super) fn check(spec: &SimSpec) -> Result<(), Failure> {
-    let unknown = [
-        ("chunk", spec.chunk.is_some()),
-        ("classes", !spec.classes.is_empty()),
-        ("paths", spec.paths != Paths::Unknown),
-    ];
-    if let Some((field, _)) = unknown.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(wrong(field)("--model packet does not know it"));
-    }
     let config = config(spec)?;
     config.check().map_err(usage)?;
     match closed_load(spec)? {

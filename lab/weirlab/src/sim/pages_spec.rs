@@ -14,26 +14,17 @@ use super::queue::wrong;
 pub struct PagesSpec {
     /// Instead of single jobs, so many page loads: HTML, then CSS, scripts and images, with the urgencies of browsers
     #[arg(long, value_name = "N", conflicts_with_all = ["dist", "trace", "profile", "webstone"])]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<u32>,
     /// Connections of a page: 1 carries all its requests (HTTP/2, HTTP/3), more carry one each at a time (HTTP/1.1) [default: 1]
     #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub page_connections: Option<u32>,
     /// Rank of a connection: stage (all as urgent as the first), or none: each response by itself
     /// [default: stage; none with several --page-connections]
     #[arg(long, value_name = "stage|none")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub carriers: Option<String>,
 }
 
 impl PagesSpec {
-    /// The first field that is set, used by models that have none of these fields.
-    pub fn first_set(&self) -> Option<String> {
-        let fields = serde_json::to_value(self).ok()?;
-        fields.as_object()?.keys().next().cloned()
-    }
-
     /// The page loads, if requested.
     pub(super) fn arrivals(&self, spec: &SimSpec) -> Result<Option<Arrivals>, Failure> {
         let Some(pages) = self.pages else {
@@ -56,25 +47,16 @@ impl PagesSpec {
     }
 
     /// Returns whether connections carry several jobs and are ranked by their stage.
-    pub(super) fn carriers(&self, spec: &SimSpec) -> Result<bool, Failure> {
-        let has_carriers = spec.connections.is_some() || self.pages.is_some();
+    pub(super) fn carriers(&self) -> Result<bool, Failure> {
         match self.carriers.as_deref() {
-            Some(_) if !has_carriers => Err(wrong("carriers")(
-                "each job has a connection of its own: write --connections 10 or --pages 1000 too",
-            )),
-            Some("none") if spec.connections.is_some() => {
-                Err(wrong("carriers")("none beside --connections: leave those out, and each job stands by itself"))
+            Some(_) if self.pages.is_none() => {
+                Err(wrong("carriers")("each job has a connection of its own: write --pages 1000 too"))
             }
-            None => Ok(has_carriers && self.connections() == 1),
+            None => Ok(self.pages.is_some() && self.connections() == 1),
             Some("none") => Ok(false),
             Some("stage") => Ok(true),
             Some(other) => Err(wrong("carriers")(format!("`{other}`: write stage or none"))),
         }
-    }
-
-    /// Describes the clients for the manifest.
-    pub(super) fn who(&self) -> Option<String> {
-        Some(format!("{} pages on {} connections each", self.pages?, self.connections()))
     }
 
     fn connections(&self) -> u32 {
@@ -116,14 +98,9 @@ mod tests {
             ("--policy srpt --rho 0.8 --pages 10 --carriers best", "--carriers: `best`: write stage or none"),
             ("--policy srpt --rho 0.8 --pages 10 --wire tcp", "--wire: its handshake"),
             ("--policy srpt --rho 0.8 --pages 10 --clients trace", "--clients: pages have no trace"),
-            ("--policy srpt --rho 0.8 --pages 10 --connections 5", "--connections: pages have"),
             ("--policy ps --rho 0.8 --pages 10", "--policy: ps has no carriers"),
-            ("--policy srpt --rho 0.8 --pages 10 --model packet", "--pages: only --model queue knows it"),
+            ("--policy srpt --rho 0.8 --pages 10 --model packet", "--pages: it belongs to --model queue"),
             ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --carriers stage", "--carriers: each job has"),
-            (
-                "--policy srpt --rho 0.8 --dist exponential:mean=5000 --connections 5 --carriers none",
-                "--carriers: none beside",
-            ),
             ("--policy srpt --rho 0.8 --dist exponential:mean=5000 --pages 10", "cannot be used with"),
             (
                 "--policy srpt --rho 0.8 --dist exponential:mean=5000 --page-connections 6",
@@ -142,7 +119,6 @@ mod tests {
             "--policy fair --rho 0.8 --pages 10 --carriers none",
             "--policy ps --rho 0.8 --pages 10 --carriers none",
             "--policy srpt --rho 0.8 --pages 10 --page-connections 6",
-            "--policy srpt --rho 0.8 --dist exponential:mean=5000 --connections 5 --carriers stage",
         ] {
             check(words).unwrap_or_else(|said| panic!("{words}: {said}"));
         }

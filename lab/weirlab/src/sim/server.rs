@@ -4,7 +4,7 @@ use cli::Failure;
 use serde_json::{Map, Value};
 use sim::{Hooks, server};
 
-use super::{Paths, SimOutcome, SimSpec, Wire};
+use super::{SimOutcome, SimSpec};
 
 /// The number of requests counted without `--jobs`.
 const REQUESTS_USUAL: u64 = 1_000_000;
@@ -35,7 +35,6 @@ fn failure(error: server::ConfigError) -> Failure {
 }
 
 fn config(spec: &SimSpec) -> Result<server::Config, Failure> {
-    refuse_what_is_for_others(spec)?;
     let mut config = settings(spec.set.as_deref().unwrap_or_default())?;
     config.policy = spec.policy.parse().map_err(super::queue::wrong("policy"))?;
     config.users = spec.users.unwrap_or(config.users);
@@ -58,33 +57,6 @@ fn settings(set: &str) -> Result<server::Config, Failure> {
             "--set: `{set}`: {said}; write assignments such as disk.position_us=3000,internet.loss=0.02"
         ))
     })
-}
-
-/// Refuses fields of other models: here the load consists of users, and sizes are SURGE's.
-fn refuse_what_is_for_others(spec: &SimSpec) -> Result<(), Failure> {
-    let given = [
-        ("rho", spec.rho.is_some()),
-        ("dist", spec.dist.is_some()),
-        ("trace", spec.trace.is_some()),
-        ("profile", spec.profile.is_some()),
-        ("chunk", spec.chunk.is_some()),
-        ("seconds", spec.seconds.is_some()),
-        ("classes", !spec.classes.is_empty()),
-    ];
-    let fixed = [
-        ("link", spec.link.is_some(), "write --set network.bits_per_s=N for its network"),
-        ("wire", spec.wire != Wire::default(), "it counts segments by itself"),
-        ("paths", spec.paths != Paths::default(), "its clients always have those of 001"),
-    ];
-    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Failure::Usage(format!("--{name}: the model server has users instead: write --users N")));
-    }
-    match fixed.into_iter().find(|(_, is_given, _)| *is_given) {
-        Some((name, _, instead)) => {
-            Err(Failure::Usage(format!("--{name}: the model server does not read it: {instead}")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Converts lists of classes to objects by class, so that each figure has its own name.

@@ -1,11 +1,12 @@
 //! The specification of one simulation, as on a command line and in the cells of a sweep's grid.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use cli::Failure;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::{PacketSpec, PagesSpec, WebStoneSpec};
 
@@ -30,23 +31,18 @@ pub struct SimSpec {
     pub policy: String,
     /// Offered load of the link, 1 is full
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rho: Option<f64>,
     /// Distribution of sizes in bytes, such as exponential:mean=5000; arrivals are Poisson
     #[arg(long, value_name = "SPEC", conflicts_with = "trace")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dist: Option<String>,
     /// Replay this request trace, stretched in time to rho
     #[arg(long, value_name = "FILE")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Instead of one rho, alternate between two: W1 to W10 of the overload paper, or LOW_S,HIGH_S,LOW_RHO,HIGH_RHO
     #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Rate of the link [default: 10mbit]
     #[arg(long, value_name = "RATE")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Bytes a job takes on the link: its size alone, or with head, packet headers and handshake
     #[arg(long, value_enum, default_value_t)]
@@ -55,7 +51,6 @@ pub struct SimSpec {
     /// Hand bytes down in grants of this many, as the server does [default: fluid, preemptive at every arrival; of a
     /// rank that grows as a job is served, a fiftieth of the mean size, at most 1448; of policies that take turns, 1448]
     #[arg(long, value_name = "BYTES")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<u64>,
     /// What policies that look at paths (fcf, srrt) see of each client's
     #[arg(long, value_enum, default_value_t)]
@@ -63,50 +58,38 @@ pub struct SimSpec {
     pub paths: Paths,
     /// Shares of the jobs in classes 0, 1, ..., for policies with classes
     #[arg(long, value_name = "SHARE,SHARE", value_delimiter = ',', allow_negative_numbers = true)]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub classes: Vec<f64>,
     /// Instead of a policy, the [[class]] tables of this weir.toml; --classes are then the shares of its classes in their
     /// order, that of no rule last [model queue]
     #[arg(long, value_name = "FILE")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_table: Option<PathBuf>,
-    /// Jobs come on so many connections in turn, which carry several at once [default: each on its own; model queue]
-    #[arg(long, value_name = "N")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections: Option<NonZeroU32>,
     /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random; of pages, one for each `visit`, or `households`
     /// [default: one; model queue]
     #[arg(long, value_name = "trace|N|visit|households")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<String>,
     /// True if clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
     /// [default: on with clients]
     #[arg(long, value_name = "SHARE")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_share: Option<String>,
     /// A client beside them with always so many responses of one size under way; repeatable, with --seconds
     #[arg(long, value_name = "CONNECTIONS,SIZE")]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub closed: Vec<String>,
     /// Users of the models server and packet, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<u32>,
     /// What else the model server is like: assignments such as disk.position_us=3000,internet.loss=0.02
     #[arg(long, value_name = "NAME=VALUE,...")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
     /// Count this many jobs, behind the warm-up; of a trace the first so many [default: 1000000, or the whole trace]
     #[arg(long, value_name = "N", alias = "requests")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
     /// Stop at this instant of simulated time; jobs still there count with the time they waited
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Jobs at the start that are simulated and not counted [default: a tenth of --jobs; none with --seconds or --trace]
     #[arg(long, value_name = "N")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<u64>,
     /// Same seed, same jobs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -132,6 +115,33 @@ impl SimSpec {
     pub fn link(&self) -> &str {
         self.link.as_deref().unwrap_or(LINK_USUAL)
     }
+
+    /// The fields that are set, by name.
+    pub fn told(&self) -> Result<Map<String, Value>, serde_json::Error> {
+        let mut fields = fields_of(self)?;
+        fields.retain(|_, value| ![Value::Null, json!([]), json!(false)].contains(value));
+        Ok(fields)
+    }
+
+    /// Refuses a field that is set and belongs to other models.
+    pub fn refuse_others(&self) -> Result<(), Failure> {
+        let usual = [("wire", json!(Wire::default())), ("paths", json!(Paths::default()))];
+        let told = self.told()?.into_iter().filter(|(field, value)| !usual.contains(&(field.as_str(), value.clone())));
+        for (field, _) in told {
+            let mut knowing = Model::ALL.to_vec();
+            knowing.retain(|model| model.knows(&field));
+            if !knowing.contains(&self.model) {
+                let names: Vec<String> = knowing.iter().map(|model| format!("{model:?}").to_lowercase()).collect();
+                let (field, names) = (field.replace('_', "-"), names.join(" or "));
+                return Err(Failure::Usage(format!("--{field}: it belongs to --model {names}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fields_of(spec: &impl Serialize) -> Result<Map<String, Value>, serde_json::Error> {
+    Ok(serde_json::to_value(spec)?.as_object().cloned().unwrap_or_default())
 }
 
 /// The rate of the papers' testbeds.
@@ -156,6 +166,24 @@ pub enum Model {
     Server,
     /// TCP over a bottleneck
     Packet,
+}
+
+impl Model {
+    const ALL: [Model; 3] = [Model::Queue, Model::Server, Model::Packet];
+
+    /// Returns whether the model has this field.
+    fn knows(self, field: &str) -> bool {
+        let is_of_packet = fields_of(&PacketSpec::default()).is_ok_and(|fields| fields.contains_key(field));
+        let is_of_all = ["model", "policy", "jobs", "warm_up", "seed"].contains(&field);
+        match self {
+            Model::Queue => !is_of_packet && !["users", "set"].contains(&field),
+            Model::Server => is_of_all || ["users", "set"].contains(&field),
+            Model::Packet => {
+                let shared = ["users", "rho", "dist", "trace", "profile", "link", "wire", "seconds"];
+                is_of_packet || is_of_all || shared.contains(&field)
+            }
+        }
+    }
 }
 
 /// Which bytes of a job the link counts.

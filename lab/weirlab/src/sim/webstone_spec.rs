@@ -16,38 +16,26 @@ use super::queue::wrong;
 pub struct WebStoneSpec {
     /// Instead of an offered load, WebStone's clients with this workload of 004, WA or WB: each asks again when it was answered
     #[arg(long, value_name = "WA|WB", conflicts_with_all = ["rho", "profile", "dist", "trace"])]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub webstone: Option<String>,
     /// A class of its clients and how many they are, such as A:15; repeatable, the highest priority first
     #[arg(long = "class", value_name = "NAME:CLIENTS")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<String>,
     /// Jobs of each class that compete for the link at a time, the others sleep (max_proc of 004), such as A:5,B:3
     #[arg(long, value_name = "NAME:SLOTS,...")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<String>,
     /// Who may use a slot: own (its class alone, not work-conserving), any (all while it is free), preempt (the same, and its
     /// class takes it back), none (as without slots) [default: own]
     #[arg(long, value_name = "SHARING")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
     /// What a socket takes: with so many bytes left, a job gives its slot back [default: 0, with its last byte]
     #[arg(long, value_name = "SIZE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<String>,
     /// Time of the link that a job takes beside its bytes, where the link stands for a processor [default: none]
     #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub job_cost: Option<String>,
 }
 
 impl WebStoneSpec {
-    /// The first field that is set, used by models that have none of these fields.
-    pub fn first_set(&self) -> Option<String> {
-        let fields = serde_json::to_value(self).ok()?;
-        fields.as_object()?.keys().next().cloned()
-    }
-
     /// Returns the arrivals, if they are from WebStone's clients.
     pub(super) fn arrivals(&self) -> Result<Option<Arrivals>, Failure> {
         let customers = self.customers()?;
@@ -89,12 +77,6 @@ impl WebStoneSpec {
     /// Returns the names of the classes.
     pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
         Ok(self.customers()?.into_iter().map(|customer| customer.name).collect())
-    }
-
-    /// Describes the clients for the manifest.
-    pub(super) fn who(&self) -> Option<String> {
-        let of = self.webstone.as_ref()?;
-        Some(format!("WebStone {of}: {}", self.class.join(", ")))
     }
 
     fn customers(&self) -> Result<Vec<Customer>, Failure> {

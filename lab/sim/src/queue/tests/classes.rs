@@ -99,10 +99,6 @@ fn a_table_that_cannot_be_is_refused() {
         (fine.clone(), "policy: "),
         (Config { class_table: two.clone(), ..fine.clone() }, "classes: 0 shares for 2 classes"),
         (
-            Config { class_table: table(vec![plain()]), connections: NonZeroU32::new(2), ..fine.clone() },
-            "class_table: ",
-        ),
-        (
             Config {
                 class_table: table(vec![ClassSpec { concurrent_max: Some(1), ..plain() }]),
                 slots: Some(SlotSpec { slots: vec![1], sharing: Sharing::Own, buffer_bytes: 0 }),
