@@ -1,9 +1,9 @@
 //! The results of a run: one [`JobRecord`] per request, and the [`Manifest`] that states how it was made.
 //!
-//! The simulator and the load generator write this one record, a server's access log is read as such, and this crate
-//! alone knows the file formats: `records.parquet` and `manifest.json` in a run's folder. A result
-//! without a manifest does not exist. Measurements from outside are in `samples.parquet`, missing runs and the reasons
-//! in `left-out.json`, the results of pages in `pages.json`.
+//! The load generator writes this one record, a server's access log is read as such, and this crate alone knows the
+//! file formats: `records.parquet` and `manifest.json` in a run's folder. A result without a manifest does not exist.
+//! Measurements from outside are in `samples.parquet`, missing runs and the reasons in `left-out.json`, the results of
+//! pages in `pages.json`.
 
 mod access_log;
 mod digest;
@@ -21,9 +21,7 @@ pub use digest::Digest;
 pub use error::FileError;
 pub use job_record::{JobRecord, Outcome};
 pub use left_out::LeftOut;
-pub use manifest::{CARRIED, GIVEN_UP, Manifest, Wire};
+pub use manifest::{CARRIED, GIVEN_UP, Manifest};
 pub use pages::PageRecord;
-pub use records::RecordWriter;
 pub use run::Run;
 pub use samples::{Sample, Samples};
-pub use table::{Kind, Table, TableWriter, Value};

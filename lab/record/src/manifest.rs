@@ -52,9 +52,6 @@ pub struct Manifest {
     /// again. The jobs of such runs differ with the server. `None` is an open load, whose jobs wait for no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
-    /// The bytes of a job that the link counts.
-    #[serde(default, skip_serializing_if = "Wire::is_tcp")]
-    pub wire: Wire,
     /// Names of the groups of clients, in the order in which records count them; empty if there is only one. For an
     /// access log, its classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -89,7 +86,6 @@ impl Manifest {
             wire_bytes: None,
             void: None,
             closed: None,
-            wire: Wire::default(),
             clients: vec![],
             environment: BTreeMap::new(),
         }
@@ -100,22 +96,5 @@ impl Manifest {
     pub fn of_server(mut self) -> Manifest {
         self.environment.insert(RECORDED_BY.into(), "server".into());
         self
-    }
-}
-
-/// The bytes that take up the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Wire {
-    /// Heads, packet headers and connections count too, as on every real link.
-    #[default]
-    Tcp,
-    /// Only the size counts, as in queueing theory.
-    Plain,
-}
-
-impl Wire {
-    fn is_tcp(&self) -> bool {
-        *self == Wire::Tcp
     }
 }

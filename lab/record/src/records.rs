@@ -1,9 +1,9 @@
 //! The records of a run as a file of columns.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
+use crate::table::{Kind, Table, Value};
+use crate::{FileError, JobRecord, Outcome};
 
 /// The file that a run is written to.
 pub(crate) const FILE: &str = "records.parquet";
@@ -30,71 +30,21 @@ fn kind(name: &str) -> Kind {
     if name == "outcome" { Kind::Text } else { Kind::Integer }
 }
 
-/// Writes records one by one, so that memory does not grow with their number.
-pub struct RecordWriter {
-    table: TableWriter,
-    part: Option<Part>,
+/// Writes records, in arrival order.
+pub(crate) fn write(path: &Path, records: &[JobRecord]) -> Result<(), FileError> {
+    Table::write(path, &NAMES.map(|name| (name.to_string(), kind(name))), records.iter().map(row))
 }
 
-/// A file that is being written under a temporary name. It is removed unless it gets its final name.
-struct Part {
-    part: PathBuf,
-    path: PathBuf,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // A complete file has its final name by now.
-        let _ = fs::remove_file(&self.part);
-    }
-}
-
-impl RecordWriter {
-    pub fn create(path: &Path) -> Result<RecordWriter, FileError> {
-        let table = TableWriter::create(path, &NAMES.map(|name| (name.to_string(), kind(name))))?;
-        Ok(RecordWriter { table, part: None })
-    }
-
-    /// Creates a file that gets the name `path` when it is finished, and is called `part` until then.
-    pub(crate) fn create_whole(part: PathBuf, path: PathBuf) -> Result<RecordWriter, FileError> {
-        let table = RecordWriter::create(&part).map_err(|error| error.at(&path))?.table;
-        Ok(RecordWriter { table, part: Some(Part { part, path }) })
-    }
-
-    /// The name of a file that is not yet whole.
-    pub fn part(&self) -> Option<&Path> {
-        self.part.as_ref().map(|part| &*part.part)
-    }
-
-    pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
-        let JobRecord { job, size_bytes, head_bytes, arrival_ns, start_ns, first_byte_ns, end_ns, .. } = *record;
-        let or_missing = |value: Option<u64>| value.map_or(Value::Missing, Value::Integer);
-        let sizes = [job, size_bytes, head_bytes, arrival_ns].map(Value::Integer);
-        let instants = [start_ns, first_byte_ns].map(or_missing);
-        let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
-        let outcome = Value::Text(record.outcome.name().into());
-        let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
-        let before = sizes.into_iter().chain(instants);
-        let of_client = [record.client.map(u64::from), record.ahead_bytes].map(or_missing);
-        let written = self.table.write(before.chain(after).chain([outcome]).chain(last).chain(of_client).collect());
-        written.map_err(|error| at(error, &self.part))
-    }
-
-    /// Flushes, and reports an error that buffering had hidden.
-    pub fn finish(self) -> Result<(), FileError> {
-        let RecordWriter { table, part } = self;
-        table.finish().map_err(|error| at(error, &part))?;
-        let Some(of) = part else { return Ok(()) };
-        fs::rename(&of.part, &of.path).map_err(|error| FileError::new(&of.path, error))
-    }
-}
-
-/// Changes an error to name the requested file.
-fn at(error: FileError, part: &Option<Part>) -> FileError {
-    match part {
-        Some(of) => error.at(&of.path),
-        None => error,
-    }
+fn row(record: &JobRecord) -> Vec<Value> {
+    let JobRecord { job, size_bytes, head_bytes, arrival_ns, start_ns, first_byte_ns, end_ns, .. } = *record;
+    let or_missing = |value: Option<u64>| value.map_or(Value::Missing, Value::Integer);
+    let sizes = [job, size_bytes, head_bytes, arrival_ns].map(Value::Integer);
+    let instants = [start_ns, first_byte_ns].map(or_missing);
+    let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
+    let outcome = Value::Text(record.outcome.name().into());
+    let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
+    let of_client = [record.client.map(u64::from), record.ahead_bytes].map(or_missing);
+    sizes.into_iter().chain(instants).chain(after).chain([outcome]).chain(last).chain(of_client).collect()
 }
 
 /// Reads records, in arrival order.

@@ -1,8 +1,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::records::{self, RecordWriter};
-use crate::{FileError, JobRecord, Manifest, PageRecord};
+use crate::{FileError, JobRecord, Manifest, PageRecord, records};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -23,26 +22,14 @@ impl Run {
     /// a full disk or a signal loses nothing that was there before.
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         make(folder)?;
-        whole(&folder.join(records::FILE), |part| {
-            let mut writer = RecordWriter::create(part)?;
-            self.records.iter().try_for_each(|record| writer.write(record))?;
-            writer.finish()
-        })?;
+        whole(&folder.join(records::FILE), |part| records::write(part, &self.records))?;
         if !self.pages.is_empty() {
             PageRecord::write_all(folder, &self.pages)?;
         }
         Run::write_manifest(folder, &self.manifest)
     }
 
-    /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is
-    /// written last. The file takes its name when the writer finishes, and is removed if it never does.
-    pub fn create_records(folder: &Path) -> Result<RecordWriter, FileError> {
-        make(folder)?;
-        let path = folder.join(records::FILE);
-        RecordWriter::create_whole(part_of(&path), path)
-    }
-
-    /// Ends a run begun by [`Run::create_records`].
+    /// Writes only the manifest.
     pub fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), FileError> {
         whole(&folder.join(MANIFEST), |part| {
             let text = serde_json::to_string_pretty(manifest).map_err(|error| FileError::new(part, error))?;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{FileError, Kind, Table, TableWriter, Value};
+use crate::FileError;
+use crate::table::{Kind, Table, Value};
 
 const SAMPLES: &str = "samples.parquet";
 /// The column with the time of a row, in nanoseconds since the run began.
@@ -47,12 +48,11 @@ impl Samples {
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         let names = std::iter::once(AT).chain(self.columns.iter().map(String::as_str));
         let columns: Vec<_> = names.map(|name| (name.to_owned(), Kind::Integer)).collect();
-        let mut writer = TableWriter::create(&folder.join(SAMPLES), &columns)?;
-        for row in &self.rows {
+        let row = |row: &Sample| {
             let values = row.values.iter().map(|value| value.map_or(Value::Missing, Value::Integer));
-            writer.write(std::iter::once(Value::Integer(row.at_ns)).chain(values).collect())?;
-        }
-        writer.finish()
+            std::iter::once(Value::Integer(row.at_ns)).chain(values).collect()
+        };
+        Table::write(&folder.join(SAMPLES), &columns, self.rows.iter().map(row))
     }
 
     /// The instants and values of a counter, at which it had one; empty for an unknown counter.
@@ -66,7 +66,7 @@ fn sample(row: &[Value]) -> Option<Sample> {
     let value = |value: &Value| match value {
         Value::Missing => Some(None),
         Value::Integer(integer) => Some(Some(*integer)),
-        Value::Number(_) | Value::Text(_) => None,
+        Value::Text(_) => None,
     };
     let (at, values) = row.split_first()?;
     Some(Sample { at_ns: value(at)??, values: values.iter().map(value).collect::<Option<_>>()? })
@@ -104,9 +104,8 @@ mod tests {
     #[test]
     fn another_table_is_refused() {
         let folder = folder("other");
-        let mut writer = TableWriter::create(&folder.join(SAMPLES), &[("x".to_owned(), Kind::Integer)]).unwrap();
-        writer.write(vec![Value::Integer(1)]).unwrap();
-        writer.finish().unwrap();
+        let columns = [("x".to_owned(), Kind::Integer)];
+        Table::write(&folder.join(SAMPLES), &columns, [vec![Value::Integer(1)]].into_iter()).unwrap();
         assert!(Samples::read(&folder).unwrap_err().to_string().ends_with("its first column is not `at_ns`"));
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -1,8 +1,9 @@
 //! Tables in columns (Apache Parquet): analysis programs read them without configuration, and they take a tenth of the
 //! CSV.
 
+use std::error::Error;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
@@ -28,7 +29,6 @@ const CREATED_BY: &str = "weirlab";
 pub enum Kind {
     /// An integer up to 2^63 - 1.
     Integer,
-    Number,
     Text,
 }
 
@@ -36,16 +36,7 @@ pub enum Kind {
 pub enum Value {
     Missing,
     Integer(u64),
-    Number(f64),
     Text(String),
-}
-
-/// Writes a table row by row, with bounded memory. Without [`TableWriter::finish`] the file is no table.
-pub struct TableWriter {
-    path: PathBuf,
-    columns: Vec<(String, Kind)>,
-    file: SerializedFileWriter<File>,
-    rows: Vec<Vec<Value>>,
 }
 
 /// A whole table.
@@ -55,50 +46,40 @@ pub struct Table {
     pub rows: Vec<Vec<Value>>,
 }
 
-impl TableWriter {
-    pub fn create(path: &Path, columns: &[(String, Kind)]) -> Result<TableWriter, FileError> {
-        let schema = schema(columns).map_err(|e| FileError::new(path, e))?;
-        let properties = WriterProperties::builder()
-            .set_created_by(CREATED_BY.into())
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .build();
-        let file = File::create(path).map_err(|e| FileError::new(path, e))?;
-        let file =
-            SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(|e| FileError::new(path, e))?;
-        Ok(TableWriter { path: path.into(), columns: columns.to_vec(), file, rows: Vec::new() })
-    }
-
-    /// Writes a row. Panics if a value is not of the column's kind, which is a bug of the caller.
-    pub fn write(&mut self, row: Vec<Value>) -> Result<(), FileError> {
-        assert_eq!(row.len(), self.columns.len(), "a row has a value for every column");
-        self.rows.push(row);
-        if self.rows.len() == GROUP_ROWS { self.write_group() } else { Ok(()) }
-    }
-
-    pub fn finish(mut self) -> Result<(), FileError> {
-        self.write_group()?;
-        self.file.close().map_err(|e| FileError::new(&self.path, e))?;
-        Ok(())
-    }
-
-    fn write_group(&mut self) -> Result<(), FileError> {
-        let rows = std::mem::take(&mut self.rows);
-        let mut write = || {
-            let mut group = self.file.next_row_group()?;
-            for index in 0..self.columns.len() {
-                let mut column = group.next_column()?.expect("the schema has every column");
-                write_column(column.untyped(), rows.iter().map(|row| &row[index]))?;
-                column.close()?;
-            }
-            group.close().map(|_| ())
-        };
-        write().map_err(|e: ParquetError| FileError::new(&self.path, e))
-    }
-}
-
 impl Table {
-    /// Reads any flat table of integers, numbers and texts.
+    /// Writes these rows; a file cut short is no table. Panics if a value is not of its column's kind, which is a bug of
+    /// the caller.
+    pub fn write(
+        path: &Path,
+        columns: &[(String, Kind)],
+        mut rows: impl Iterator<Item = Vec<Value>>,
+    ) -> Result<(), FileError> {
+        let mut write = || -> Result<(), Box<dyn Error + Send + Sync>> {
+            let properties = WriterProperties::builder()
+                .set_created_by(CREATED_BY.into())
+                .set_compression(Compression::SNAPPY)
+                .set_max_row_group_row_count(Some(GROUP_ROWS))
+                .build();
+            let mut file = SerializedFileWriter::new(File::create(path)?, schema(columns)?, Arc::new(properties))?;
+            loop {
+                let rows: Vec<Vec<Value>> = rows.by_ref().take(GROUP_ROWS).collect();
+                let mut group = file.next_row_group()?;
+                for index in 0..columns.len() {
+                    let mut column = group.next_column()?.expect("the schema has every column");
+                    write_column(column.untyped(), rows.iter().map(|row| &row[index]))?;
+                    column.close()?;
+                }
+                group.close()?;
+                if rows.len() < GROUP_ROWS {
+                    file.close()?;
+                    return Ok(());
+                }
+            }
+        };
+        write().map_err(|error| FileError::new(path, error))
+    }
+
+    /// Reads any flat table of integers and texts.
     pub fn read(path: &Path) -> Result<Table, FileError> {
         let file = File::open(path).map_err(|e| FileError::new(path, e))?;
         let reader = SerializedFileReader::new(file).map_err(|e| FileError::new(path, e))?;
@@ -118,7 +99,6 @@ fn schema(columns: &[(String, Kind)]) -> Result<TypePtr, ParquetError> {
     let column = |(name, kind): &(String, Kind)| {
         let (physical, converted) = match kind {
             Kind::Integer => (Physical::INT64, ConvertedType::NONE),
-            Kind::Number => (Physical::DOUBLE, ConvertedType::NONE),
             Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
         };
         let builder = Type::primitive_type_builder(name, physical).with_converted_type(converted);
@@ -141,15 +121,11 @@ fn write_column<'a>(
             let integers: Vec<i64> = there.map(integer).collect::<Result<_, _>>()?;
             column.write_batch(&integers, Some(&levels), None)?;
         }
-        ColumnWriter::DoubleColumnWriter(column) => {
-            let numbers: Vec<f64> = there.map(number).collect();
-            column.write_batch(&numbers, Some(&levels), None)?;
-        }
         ColumnWriter::ByteArrayColumnWriter(column) => {
             let texts: Vec<ByteArray> = there.map(|value| ByteArray::from(text(value).as_bytes().to_vec())).collect();
             column.write_batch(&texts, Some(&levels), None)?;
         }
-        _ => unreachable!("the schema has these three kinds only"),
+        _ => unreachable!("the schema has these two kinds only"),
     }
     Ok(())
 }
@@ -157,11 +133,6 @@ fn write_column<'a>(
 fn integer(value: &Value) -> Result<i64, ParquetError> {
     let Value::Integer(integer) = value else { panic!("{value:?} in a column of integers") };
     i64::try_from(*integer).map_err(|_| ParquetError::General(format!("{integer} is above 2^63 - 1")))
-}
-
-fn number(value: &Value) -> f64 {
-    let Value::Number(number) = value else { panic!("{value:?} in a column of numbers") };
-    *number
 }
 
 fn text(value: &Value) -> &str {
@@ -174,36 +145,34 @@ fn value(field: &Field) -> Option<Value> {
         Field::Null => Some(Value::Missing),
         Field::Long(integer) => u64::try_from(*integer).ok().map(Value::Integer),
         Field::Int(integer) => u64::try_from(*integer).ok().map(Value::Integer),
-        Field::Double(number) => Some(Value::Number(*number)),
         Field::Str(text) => Some(Value::Text(text.clone())),
         _ => None,
     }
 }
 
 fn kind_unknown(column: &str) -> String {
-    format!("column `{column}` holds what is no whole number from 0, no number and no text")
+    format!("column `{column}` holds what is no whole number from 0 and no text")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn file(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("weir-columns-{}-{name}.parquet", std::process::id()))
     }
 
     fn write(path: &Path, rows: usize) -> Vec<Vec<Value>> {
-        let columns = [("n", Kind::Integer), ("x", Kind::Number), ("t", Kind::Text)].map(|(n, k)| (n.to_string(), k));
+        let columns = [("n", Kind::Integer), ("t", Kind::Text)].map(|(n, k)| (n.to_string(), k));
         let rows: Vec<Vec<Value>> = (0..rows)
             .map(|n| match n % 3 {
-                0 => vec![Value::Integer(n as u64), Value::Missing, Value::Text(format!("µ {n}"))],
-                1 => vec![Value::Missing, Value::Number(0.1 * n as f64), Value::Missing],
-                _ => vec![Value::Integer(i64::MAX as u64), Value::Number(-1e-300), Value::Text(String::new())],
+                0 => vec![Value::Integer(n as u64), Value::Text(format!("µ {n}"))],
+                1 => vec![Value::Missing, Value::Missing],
+                _ => vec![Value::Integer(i64::MAX as u64), Value::Text(String::new())],
             })
             .collect();
-        let mut writer = TableWriter::create(path, &columns).unwrap();
-        rows.iter().for_each(|row| writer.write(row.clone()).unwrap());
-        writer.finish().unwrap();
+        Table::write(path, &columns, rows.iter().cloned()).unwrap();
         rows
     }
 
@@ -214,7 +183,7 @@ mod tests {
             let written = write(&path, rows);
             let table = Table::read(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
-            assert_eq!(table.columns, ["n", "x", "t"]);
+            assert_eq!(table.columns, ["n", "t"]);
             assert!(table.rows == written, "{rows} rows");
         }
     }
