@@ -14,7 +14,7 @@ use workload::{Ask, Source};
 
 use crate::alarms::Alarms;
 use crate::clock::{Clock, Timer};
-use crate::connection::{Connection, Turn};
+use crate::connection::{self, Connection, Turn};
 use crate::ledger::{Books, Ledger};
 use crate::origin::{self, Origins, PORT_TRIES_MAX};
 use crate::patience::Queue;
@@ -293,11 +293,11 @@ impl<'a> Engine<'a> {
         Some(number)
     }
 
-    fn connect(&mut self, job: usize) -> Result<Connection, Errno> {
+    fn connect(&mut self, job: usize) -> Result<Box<dyn Connection>, Errno> {
         let (dealt, standing) = (self.ledger.dealt(job), self.pool.len());
         for _ in 0..PORT_TRIES_MAX {
             let from = self.origins.next(dealt, standing);
-            match Connection::start(self.plan, from, &self.clock) {
+            match connection::start(self.plan, from, &self.clock) {
                 other if from.is_none() => return other,
                 // Another program uses the port, or its last connection is still remembered.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
@@ -306,7 +306,7 @@ impl<'a> Engine<'a> {
         }
         // All our ports are taken. For a single address the kernel may find another, although that takes it time.
         match self.plan.clients.is_empty() {
-            true => Connection::start(self.plan, None, &self.clock),
+            true => connection::start(self.plan, None, &self.clock),
             false => Err(Errno::ADDRNOTAVAIL),
         }
     }

@@ -11,6 +11,7 @@ use units::Nanos;
 use crate::Plan;
 use crate::ledger::Ledger;
 use crate::reader::{Event, Reader};
+use crate::talk::Talk;
 
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
@@ -43,9 +44,8 @@ pub(crate) enum Next {
     Close,
 }
 
-impl Exchange {
-    /// Requests a job; no other may be in flight.
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &Ledger<'_>) {
+impl Talk for Exchange {
+    fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, _: Nanos) {
         assert!(self.job.is_none(), "a connection carries one request at a time");
         let ask = ledger.ask(job);
         self.asked += 1;
@@ -57,24 +57,23 @@ impl Exchange {
         self.job = Some(job);
     }
 
-    /// Returns the job in flight.
-    pub(crate) fn job(&self) -> Option<usize> {
-        self.job
+    fn is_idle(&self) -> bool {
+        self.job.is_none()
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.job.is_none() && !self.is_last
     }
 
-    pub(crate) fn unsent(&self) -> &[u8] {
+    fn unsent(&self) -> &[u8] {
         &self.request[self.sent_bytes..]
     }
 
-    pub(crate) fn on_sent(&mut self, bytes: usize) {
+    fn on_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
     }
 
-    pub(crate) fn on_bytes(&mut self, mut input: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Next {
+    fn on_bytes(&mut self, mut input: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Next {
         // Bytes that were not requested: they could not be distinguished from the next response.
         let Some(job) = self.job else { return Next::Close };
         if !input.is_empty() && !self.is_answering {
@@ -102,8 +101,8 @@ impl Exchange {
         }
     }
 
-    /// Handles the end of the stream. Only a response without a length is completed by it.
-    pub(crate) fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+    /// Only a response without a length is completed by the end of the stream.
+    fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         if self.reader.ends_with_stream()
             && let Some(job) = self.job.take()
         {
@@ -113,32 +112,33 @@ impl Exchange {
         self.on_reset(ledger, now);
     }
 
-    /// Handles a reset by the server. If the connection had served other requests and was reset while this request was
+    /// If the connection had served other requests and was reset while this request was
     /// on its way, neither side is at fault, and the job must be requested again over another connection, as every
     /// client does (RFC 9112 section 9.3.1). This cannot happen on a new connection, so it happens at most once per
     /// attempt.
-    pub(crate) fn on_reset(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+    fn on_reset(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
         if self.asked > 1 && !self.is_answering {
             self.unheard = self.job.take();
         }
         self.fail(Outcome::Reset, ledger, now);
     }
 
-    /// Ends the job in flight, because the connection is lost.
-    pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
+    fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         if let Some(job) = self.job.take() {
             self.ended = Some(job);
             ledger.end(job, outcome, now);
         }
     }
 
-    /// Takes the job that must be requested again over another connection.
-    pub(crate) fn take_unheard(&mut self) -> Option<usize> {
-        self.unheard.take()
+    fn cancel(&mut self, job: usize) -> bool {
+        self.job != Some(job)
     }
 
-    /// Returns the last job that has ended, once.
-    pub(crate) fn take_ended(&mut self) -> Option<usize> {
+    fn take_unheard(&mut self) -> Vec<usize> {
+        self.unheard.take().into_iter().collect()
+    }
+
+    fn take_ended(&mut self) -> Option<usize> {
         self.ended.take()
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         let (plan, mut source) = (plan(per_connection), Jobs::of(&[10]));
         let (mut ledger, mut exchange) = (Ledger::new(&plan, &mut source), Exchange::default());
         let job = ledger.submit(Nanos(0)).unwrap();
-        exchange.submit(&plan, job, &ledger);
+        exchange.submit(&plan, job, &mut ledger, Nanos(0));
         let next = exchange.on_bytes(stream, &mut ledger, Nanos(1));
         if ends && next == Next::Continue {
             exchange.on_end_of_stream(&mut ledger, Nanos(2));
@@ -209,7 +209,7 @@ mod tests {
         let (plan, mut source) = (plan(1), Jobs::of(&[10]));
         let (mut ledger, mut exchange) = (Ledger::new(&plan, &mut source), Exchange::default());
         let job = ledger.submit(Nanos(0)).unwrap();
-        exchange.submit(&plan, job, &ledger);
+        exchange.submit(&plan, job, &mut ledger, Nanos(0));
         let (stream, size) = (response(10, "close"), response(10, "close").len());
         assert_eq!(exchange.on_bytes(&stream[..5], &mut ledger, Nanos(1)), Next::Continue);
         assert_eq!(exchange.on_bytes(&stream[5..size - 1], &mut ledger, Nanos(2)), Next::Continue);
@@ -224,16 +224,16 @@ mod tests {
         let (plan, mut source) = (plan(9), Jobs::of(&[10, 10]));
         let (mut ledger, mut exchange) = (Ledger::new(&plan, &mut source), Exchange::default());
         let jobs = [0, 1].map(|at| ledger.submit(Nanos::from_millis(at)).unwrap());
-        exchange.submit(&plan, jobs[0], &ledger);
+        exchange.submit(&plan, jobs[0], &mut ledger, Nanos(0));
         exchange.on_reset(&mut ledger, Nanos(1));
-        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (None, Some(jobs[0])), "on a new connection");
-        exchange.submit(&plan, jobs[1], &ledger);
+        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (vec![], Some(jobs[0])), "on a new connection");
+        exchange.submit(&plan, jobs[1], &mut ledger, Nanos(0));
         exchange.on_end_of_stream(&mut ledger, Nanos(2));
-        assert_eq!((exchange.take_unheard(), exchange.take_unheard()), (Some(jobs[1]), None));
-        exchange.submit(&plan, jobs[1], &ledger);
+        assert_eq!((exchange.take_unheard(), exchange.take_unheard()), (vec![jobs[1]], vec![]));
+        exchange.submit(&plan, jobs[1], &mut ledger, Nanos(0));
         assert_eq!(exchange.on_bytes(b"HTTP", &mut ledger, Nanos(3)), Next::Continue);
         exchange.on_end_of_stream(&mut ledger, Nanos(4));
-        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (None, Some(jobs[1])), "this one was heard");
+        assert_eq!((exchange.take_unheard(), exchange.take_ended()), (vec![], Some(jobs[1])), "this one was heard");
     }
 
     proptest! {

@@ -45,7 +45,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct Member {
     turn: u32,
-    connection: Connection,
+    connection: Box<dyn Connection>,
     owner: Owner,
     is_listed: bool,
 }
@@ -69,7 +69,7 @@ impl Pool {
         self.connections.len()
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection, owner: Owner) -> Number {
+    pub(crate) fn insert(&mut self, connection: Box<dyn Connection>, owner: Owner) -> Number {
         self.started = self.started.wrapping_add(1);
         *self.standing.entry(owner).or_default() += 1;
         let turn = self.started;
@@ -77,7 +77,7 @@ impl Pool {
         Number { place, turn }
     }
 
-    pub(crate) fn get(&mut self, number: Number) -> Option<&mut Connection> {
+    pub(crate) fn get(&mut self, number: Number) -> Option<&mut Box<dyn Connection>> {
         self.member(number).map(|member| &mut member.connection)
     }
 
@@ -165,9 +165,9 @@ mod tests {
     use crate::plan::tests::plan;
     use std::net::TcpListener;
 
-    fn connection(listener: &TcpListener) -> Connection {
+    fn connection(listener: &TcpListener) -> Box<dyn Connection> {
         let plan = Plan { target: listener.local_addr().unwrap(), ..plan(1) };
-        Connection::start(&plan, None, &Clock::start()).unwrap()
+        crate::connection::start(&plan, None, &Clock::start()).unwrap()
     }
 
     #[test]

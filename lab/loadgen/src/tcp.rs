@@ -10,10 +10,10 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 use units::Nanos;
 
 use crate::clock::Clock;
-use crate::connection::Turn;
+use crate::connection::{Connection, Turn};
 use crate::exchange::Next;
 use crate::ledger::Ledger;
-use crate::talk::Talk;
+use crate::talk::{self, Talk};
 use crate::tls::Sealed;
 use crate::{Plan, Protocol};
 
@@ -31,7 +31,7 @@ pub(crate) struct TcpConnection {
     connected: bool,
     /// The instant at which the kernel was asked to connect.
     started: Nanos,
-    talk: Talk,
+    talk: Box<dyn Talk>,
     tls: Option<Box<Sealed>>,
 }
 
@@ -56,73 +56,9 @@ impl TcpConnection {
         match net::connect(&socket, &target) {
             Ok(()) | Err(Errno::INPROGRESS) => {
                 let tls = plan.tls.as_ref().map(|tls| Box::new(tls.start()));
-                Ok(TcpConnection { socket, connected: false, started, talk: Talk::new(plan.protocol), tls })
+                Ok(TcpConnection { socket, connected: false, started, talk: talk::new(plan.protocol), tls })
             }
             Err(errno) => Err(errno),
-        }
-    }
-
-    pub(crate) fn started(&self) -> Nanos {
-        self.started
-    }
-
-    /// Sends the request of a job, if the connection is established. Over a path without delay it often is already,
-    /// although the kernel has not reported it; this saves an event per request.
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        self.talk.submit(plan, job, ledger, clock.now());
-        self.send(ledger, clock)
-    }
-
-    /// Cancels a job that its user gives up. If no other job uses the connection, the connection is closed.
-    pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        if self.talk.cancel(job) { self.send(ledger, clock) } else { Turn::Done }
-    }
-
-    /// Returns true if part of the request has not been sent.
-    pub(crate) fn is_sending(&self) -> bool {
-        !self.talk.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
-    }
-
-    /// Returns true if no job is in flight.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.talk.is_idle()
-    }
-
-    /// Returns true if another job may be requested now.
-    pub(crate) fn has_room(&self) -> bool {
-        self.talk.has_room()
-    }
-
-    /// Takes the jobs that must be requested over another connection.
-    pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
-        self.talk.take_unheard()
-    }
-
-    /// The last job that has ended, once.
-    pub(crate) fn take_ended(&mut self) -> Option<usize> {
-        self.talk.take_ended()
-    }
-
-    pub(crate) fn on_ready(
-        &mut self,
-        flags: epoll::EventFlags,
-        scratch: &mut [u8],
-        ledger: &mut Ledger<'_>,
-        clock: &Clock,
-    ) -> Turn {
-        if !self.connected {
-            if flags.intersects(BROKEN)
-                && let Err(errno) | Ok(Err(errno)) = sockopt::socket_error(&self.socket)
-            {
-                return self.fail(outcome_of_connect(errno), ledger, clock.now());
-            }
-            self.connected = true;
-        }
-        match self.send(ledger, clock) {
-            Turn::Wait if flags.intersects(BROKEN | END | epoll::EventFlags::IN) => {
-                self.read(flags, scratch, ledger, clock)
-            }
-            turn => turn,
         }
     }
 
@@ -219,6 +155,66 @@ impl TcpConnection {
     fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) -> Turn {
         self.talk.fail(outcome, ledger, now);
         Turn::Done
+    }
+}
+
+impl Connection for TcpConnection {
+    fn started(&self) -> Nanos {
+        self.started
+    }
+
+    /// Sends at once if the connection is established. Over a path without delay it often is already, although the kernel
+    /// has not reported it; this saves an event per request.
+    fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        self.talk.submit(plan, job, ledger, clock.now());
+        self.send(ledger, clock)
+    }
+
+    fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        if self.talk.cancel(job) { self.send(ledger, clock) } else { Turn::Done }
+    }
+
+    fn is_sending(&self) -> bool {
+        !self.talk.unsent().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.talk.is_idle()
+    }
+
+    fn has_room(&self) -> bool {
+        self.talk.has_room()
+    }
+
+    fn take_unheard(&mut self) -> Vec<usize> {
+        self.talk.take_unheard()
+    }
+
+    fn take_ended(&mut self) -> Option<usize> {
+        self.talk.take_ended()
+    }
+
+    fn on_ready(
+        &mut self,
+        flags: epoll::EventFlags,
+        scratch: &mut [u8],
+        ledger: &mut Ledger<'_>,
+        clock: &Clock,
+    ) -> Turn {
+        if !self.connected {
+            if flags.intersects(BROKEN)
+                && let Err(errno) | Ok(Err(errno)) = sockopt::socket_error(&self.socket)
+            {
+                return self.fail(outcome_of_connect(errno), ledger, clock.now());
+            }
+            self.connected = true;
+        }
+        match self.send(ledger, clock) {
+            Turn::Wait if flags.intersects(BROKEN | END | epoll::EventFlags::IN) => {
+                self.read(flags, scratch, ledger, clock)
+            }
+            turn => turn,
+        }
     }
 }
 

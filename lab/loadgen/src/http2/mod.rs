@@ -18,6 +18,7 @@ use units::Nanos;
 use crate::Plan;
 use crate::exchange::Next;
 use crate::ledger::Ledger;
+use crate::talk::Talk;
 use frames::{CONTINUATION, DATA, FRAME_HEAD_BYTES, Frame, Frames, GOAWAY, HEADERS};
 use pipe::Pipe;
 use stream::{End, Stream};
@@ -92,104 +93,6 @@ impl Streams {
         streams
     }
 
-    /// Requests a job. If the connection turns out to accept no more, the job becomes unheard
-    /// ([`Streams::take_unheard`]).
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) {
-        self.asked += 1;
-        self.is_last |= self.asked == plan.per_connection;
-        let (ask, mut weight) = (ledger.ask(job), None);
-        match self.sender.send_request(ledger.request(job), true) {
-            Ok((answer, _)) => {
-                let urgency = weights::urgency(ask.part);
-                let stream = Stream::new(job, answer, urgency, self.asked, self.received_bytes, self.answered > 0);
-                let others = self.streams.iter().map(|other| (other.id, other.urgency));
-                weight = ask.part.map(|part| weights::frame(stream.id, part.urgency, others));
-                self.streams.push(stream);
-            }
-            Err(_) => {
-                self.is_last = true;
-                match self.asked {
-                    1 => self.end(job, Outcome::Wrong, ledger, now),
-                    _ => self.unheard.push(job),
-                }
-            }
-        }
-        // h2 leaves whole frames, and memory takes all of them.
-        self.drive();
-        self.unsent.extend(weight.into_iter().flatten());
-    }
-
-    /// Returns true if another request may be sent.
-    pub(crate) fn has_room(&self) -> bool {
-        let most = self.sender.current_max_send_streams().min(self.streams_max as usize);
-        !self.is_last && self.streams.len() < most
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.streams.is_empty()
-    }
-
-    pub(crate) fn unsent(&self) -> &[u8] {
-        &self.unsent[self.sent_bytes..]
-    }
-
-    pub(crate) fn on_sent(&mut self, bytes: usize) {
-        self.sent_bytes += bytes;
-        if self.sent_bytes == self.unsent.len() {
-            self.unsent.clear();
-            self.sent_bytes = 0;
-        }
-    }
-
-    pub(crate) fn on_bytes(&mut self, input: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Next {
-        self.received_bytes += input.len() as u64;
-        self.note_frames(input, ledger, now);
-        self.pipe.0.borrow_mut().put(input);
-        let is_open = self.drive();
-        self.collect(ledger, now);
-        // Drives h2 again, to send what became possible by reading.
-        if !(self.drive() && is_open) {
-            self.fail(Outcome::Reset, ledger, now);
-            return Next::Close;
-        }
-        if self.is_last && self.is_idle() { Next::Close } else { Next::Continue }
-    }
-
-    /// Resets the stream of a job that its user gives up. The other jobs continue.
-    pub(crate) fn cancel(&mut self, job: usize) {
-        self.streams.retain(|stream| stream.job != job);
-        self.drive();
-    }
-
-    /// Handles the end of the connection: the server has closed it, or it was lost.
-    pub(crate) fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
-        for stream in std::mem::take(&mut self.streams) {
-            match stream.is_unheard_at(self.received_bytes) {
-                true => self.unheard.push(stream.job),
-                false => self.end(stream.job, Outcome::Reset, ledger, now),
-            }
-        }
-    }
-
-    /// Ends the jobs in flight, because the connection is lost.
-    pub(crate) fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
-        for stream in std::mem::take(&mut self.streams) {
-            self.end(stream.job, outcome, ledger, now);
-        }
-    }
-
-    /// Takes the jobs that must be requested again over another connection, each once. The server announced the end
-    /// before it saw them, or refused them before it could announce its limit, or closed a connection that had served
-    /// other requests while these were on their way. The first request of a connection is never given back, so each
-    /// connection ends at least one job.
-    pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.unheard)
-    }
-
-    pub(crate) fn take_ended(&mut self) -> Option<usize> {
-        self.ended.take()
-    }
-
     /// Lets h2 read the bytes that arrived and write the bytes to be sent. Returns whether the connection continues.
     fn drive(&mut self) -> bool {
         let is_open = Pin::new(&mut self.connection).poll(&mut context()).is_pending();
@@ -236,6 +139,102 @@ impl Streams {
     fn end(&mut self, job: usize, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
         self.ended = Some(job);
         ledger.end(job, outcome, now);
+    }
+}
+
+impl Talk for Streams {
+    /// If the connection turns out to accept no more, the job becomes unheard ([`Talk::take_unheard`]).
+    fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, now: Nanos) {
+        self.asked += 1;
+        self.is_last |= self.asked == plan.per_connection;
+        let (ask, mut weight) = (ledger.ask(job), None);
+        match self.sender.send_request(ledger.request(job), true) {
+            Ok((answer, _)) => {
+                let urgency = weights::urgency(ask.part);
+                let stream = Stream::new(job, answer, urgency, self.asked, self.received_bytes, self.answered > 0);
+                let others = self.streams.iter().map(|other| (other.id, other.urgency));
+                weight = ask.part.map(|part| weights::frame(stream.id, part.urgency, others));
+                self.streams.push(stream);
+            }
+            Err(_) => {
+                self.is_last = true;
+                match self.asked {
+                    1 => self.end(job, Outcome::Wrong, ledger, now),
+                    _ => self.unheard.push(job),
+                }
+            }
+        }
+        // h2 leaves whole frames, and memory takes all of them.
+        self.drive();
+        self.unsent.extend(weight.into_iter().flatten());
+    }
+
+    fn has_room(&self) -> bool {
+        let most = self.sender.current_max_send_streams().min(self.streams_max as usize);
+        !self.is_last && self.streams.len() < most
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    fn unsent(&self) -> &[u8] {
+        &self.unsent[self.sent_bytes..]
+    }
+
+    fn on_sent(&mut self, bytes: usize) {
+        self.sent_bytes += bytes;
+        if self.sent_bytes == self.unsent.len() {
+            self.unsent.clear();
+            self.sent_bytes = 0;
+        }
+    }
+
+    fn on_bytes(&mut self, input: &[u8], ledger: &mut Ledger<'_>, now: Nanos) -> Next {
+        self.received_bytes += input.len() as u64;
+        self.note_frames(input, ledger, now);
+        self.pipe.0.borrow_mut().put(input);
+        let is_open = self.drive();
+        self.collect(ledger, now);
+        // Drives h2 again, to send what became possible by reading.
+        if !(self.drive() && is_open) {
+            self.fail(Outcome::Reset, ledger, now);
+            return Next::Close;
+        }
+        if self.is_last && self.is_idle() { Next::Close } else { Next::Continue }
+    }
+
+    /// Resets the stream of the job. The others continue.
+    fn cancel(&mut self, job: usize) -> bool {
+        self.streams.retain(|stream| stream.job != job);
+        self.drive();
+        true
+    }
+
+    fn on_end_of_stream(&mut self, ledger: &mut Ledger<'_>, now: Nanos) {
+        for stream in std::mem::take(&mut self.streams) {
+            match stream.is_unheard_at(self.received_bytes) {
+                true => self.unheard.push(stream.job),
+                false => self.end(stream.job, Outcome::Reset, ledger, now),
+            }
+        }
+    }
+
+    fn fail(&mut self, outcome: Outcome, ledger: &mut Ledger<'_>, now: Nanos) {
+        for stream in std::mem::take(&mut self.streams) {
+            self.end(stream.job, outcome, ledger, now);
+        }
+    }
+
+    /// The server announced the end before it saw these jobs, or refused them before it could announce its limit, or closed
+    /// a connection that had served other requests while these were on their way. The first request of a connection is
+    /// never given back, so each connection ends at least one job.
+    fn take_unheard(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.unheard)
+    }
+
+    fn take_ended(&mut self) -> Option<usize> {
+        self.ended.take()
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use quinn_proto::EcnCodepoint;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use record::Outcome;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use units::Nanos;
@@ -15,7 +16,7 @@ use super::Requests;
 use super::quic::Quic;
 use crate::Plan;
 use crate::clock::Clock;
-use crate::connection::Turn;
+use crate::connection::{Connection, Turn};
 use crate::exchange::Next;
 use crate::ledger::Ledger;
 
@@ -82,63 +83,6 @@ impl QuicConnection {
         Ok(QuicConnection { socket, state, target, clock: *clock, started, requests, datagram, ecn, is_full })
     }
 
-    pub(crate) fn started(&self) -> Nanos {
-        self.started
-    }
-
-    pub(crate) fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        self.requests.submit(plan, job, ledger);
-        self.send(ledger, clock.now())
-    }
-
-    /// Cancels a job that its user gives up. The connection stays.
-    pub(crate) fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        self.requests.cancel(job);
-        self.advance(ledger, clock.now())
-    }
-
-    /// Returns true if the socket did not take a datagram.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.is_full
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_idle()
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.requests.has_room()
-    }
-
-    pub(crate) fn take_unheard(&mut self) -> Vec<usize> {
-        self.requests.take_unheard()
-    }
-
-    pub(crate) fn take_ended(&mut self) -> Option<usize> {
-        self.requests.take_ended()
-    }
-
-    pub(crate) fn due(&mut self) -> Option<Nanos> {
-        self.requests.due()
-    }
-
-    pub(crate) fn on_time(&mut self, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        let now = clock.now();
-        self.requests.on_time(now);
-        self.advance(ledger, now)
-    }
-
-    pub(crate) fn on_ready(&mut self, scratch: &mut [u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
-        for _ in 0..READS_PER_TURN_MAX {
-            let Ok(has_more) = self.receive(scratch) else { return self.lose(ledger, clock.now()) };
-            match self.advance(ledger, clock.now()) {
-                Turn::Wait if has_more => {}
-                turn => return turn,
-            }
-        }
-        Turn::More
-    }
-
     /// Receives datagrams. Returns whether there may be more.
     fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         let mut parts = scratch.chunks_exact_mut(GATHERED_BYTES_MAX);
@@ -202,6 +146,63 @@ impl QuicConnection {
             false => self.requests.fail(Outcome::Refused, ledger, now),
         }
         Turn::Done
+    }
+}
+
+impl Connection for QuicConnection {
+    fn started(&self) -> Nanos {
+        self.started
+    }
+
+    fn submit(&mut self, plan: &Plan, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        self.requests.submit(plan, job, ledger);
+        self.send(ledger, clock.now())
+    }
+
+    fn cancel(&mut self, job: usize, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        self.requests.cancel(job);
+        self.advance(ledger, clock.now())
+    }
+
+    fn is_sending(&self) -> bool {
+        self.is_full
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.is_idle()
+    }
+
+    fn has_room(&self) -> bool {
+        self.requests.has_room()
+    }
+
+    fn take_unheard(&mut self) -> Vec<usize> {
+        self.requests.take_unheard()
+    }
+
+    fn take_ended(&mut self) -> Option<usize> {
+        self.requests.take_ended()
+    }
+
+    fn due(&mut self) -> Option<Nanos> {
+        self.requests.due()
+    }
+
+    fn on_time(&mut self, ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        let now = clock.now();
+        self.requests.on_time(now);
+        self.advance(ledger, now)
+    }
+
+    fn on_ready(&mut self, _: EventFlags, scratch: &mut [u8], ledger: &mut Ledger<'_>, clock: &Clock) -> Turn {
+        for _ in 0..READS_PER_TURN_MAX {
+            let Ok(has_more) = self.receive(scratch) else { return self.lose(ledger, clock.now()) };
+            match self.advance(ledger, clock.now()) {
+                Turn::Wait if has_more => {}
+                turn => return turn,
+            }
+        }
+        Turn::More
     }
 }
 
