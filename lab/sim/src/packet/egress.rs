@@ -99,8 +99,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     }
 
     fn enqueue(&mut self, packet: Packet) -> bool {
-        let is_admitted = self.link.admits(self.now, packet.wire_bytes);
-        let is_taken = is_admitted && self.queue.enqueue(packet);
+        let is_taken = self.queue.enqueue(packet);
         self.counts.queue_drops += u64::from(!is_taken);
         is_taken
     }

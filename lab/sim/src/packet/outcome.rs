@@ -53,21 +53,8 @@ pub struct Sample {
     pub accept_queue: u32,
     /// The number of connections that a worker serves.
     pub active: u32,
-    /// The number of SYNs dropped so far.
-    pub syn_drops: u64,
-    pub queue_packets: u32,
-    /// The number of packets dropped so far.
-    pub queue_drops: u64,
-    /// The number of jobs that completed since the last sample, and their mean response time and time to the first
-    /// byte.
-    pub completed: u32,
-    pub response_time_ms_mean: f64,
-    pub first_byte_ms_mean: f64,
     /// The pace of paced shaping in bits per second; `None` with other shaping.
     pub pace_bps: Option<u64>,
-    /// The bytes that the link has carried so far, and those in its queue.
-    pub link_bytes: u64,
-    pub queue_bytes: u64,
 }
 
 /// The time of a job alone on the idle link: head and body in full segments at the link's rate, as in the report of a

@@ -89,10 +89,6 @@ pub struct Counts {
     pub packets: u64,
     pub resent_bytes: u64,
     pub connections_max: usize,
-    /// The jobs completed since the last sample.
-    pub completed: u32,
-    pub response_ns: u128,
-    pub first_byte_ns: u128,
 }
 
 pub struct World<'c, 'h, J: Iterator> {
@@ -291,11 +287,6 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     pub fn end(&mut self, request: &Request, outcome: record::Outcome) {
         self.counts.by_outcome[at_outcome(outcome)] += 1;
         let Job { arrival, size_bytes, .. } = request.job;
-        if outcome == record::Outcome::Complete {
-            self.counts.completed += 1;
-            self.counts.response_ns += u128::from((self.now - arrival).0);
-            self.counts.first_byte_ns += u128::from((request.first_byte.unwrap_or(self.now) - arrival).0);
-        }
         if let Some(job) = request.number.checked_sub(self.config.warm_up_jobs) {
             let alone = alone(self.config.link, size_bytes);
             self.tally.record(&Finished { size_bytes, arrival, departure: self.now, alone, class: 0 });
@@ -315,24 +306,13 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     }
 
     fn sample(&mut self) {
-        let counts = &mut self.counts;
-        let mean_ms = |sum_ns: u128| sum_ns as f64 / f64::from(counts.completed.max(1)) / 1e6;
         self.samples.push(Sample {
             at_s: self.now.as_secs_f64(),
             syn_queue: self.listener.syn_received,
             accept_queue: self.listener.waiting(),
             active: self.listener.active,
-            syn_drops: counts.syn_drops,
-            queue_packets: self.queue.packets(),
-            queue_drops: counts.queue_drops,
-            completed: counts.completed,
-            response_time_ms_mean: mean_ms(counts.response_ns),
-            first_byte_ms_mean: mean_ms(counts.first_byte_ns),
             pace_bps: self.scheduler.pacer().pace().rate.map(units::Rate::bits_per_s),
-            link_bytes: self.link.sent_bytes,
-            queue_bytes: self.queue.bytes(),
         });
-        (counts.completed, counts.response_ns, counts.first_byte_ns) = (0, 0, 0);
         if let Some(every) = self.config.sample_every {
             self.calendar.push(self.now + every, Event::Sample);
         }

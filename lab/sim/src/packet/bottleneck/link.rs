@@ -12,8 +12,6 @@ pub enum Shape {
     Bucket(u64),
     /// A token bucket in front of a wire of the same rate: a packet that the bucket releases early waits for the wire.
     BucketWire(u64),
-    /// A token bucket that drops packets for which it has no tokens, instead of keeping them.
-    Policer(u64),
 }
 
 /// The link itself: one packet at a time.
@@ -22,8 +20,7 @@ pub struct Link {
     shape: Shape,
     /// The instant at which the next packet may leave.
     idle_at: Nanos,
-    /// The instant at which the wire behind a bucket will have sent its bytes, or up to which a policer's tokens are
-    /// used.
+    /// The instant at which the wire behind a bucket will have sent its bytes.
     wire_idle_at: Nanos,
     pub sent_bytes: u64,
     pub sent_packets: u64,
@@ -36,18 +33,6 @@ impl Link {
 
     pub fn idle_at(&self) -> Nanos {
         self.idle_at
-    }
-
-    /// Returns true if a packet may wait for the link at all. A policer drops packets for which it has no tokens.
-    pub fn admits(&mut self, now: Nanos, wire_bytes: u32) -> bool {
-        let Shape::Policer(burst_bytes) = self.shape else { return true };
-        let full_at =
-            self.wire_idle_at.max(now - self.rate.time_for(burst_bytes)) + self.rate.time_for(u64::from(wire_bytes));
-        if full_at > now {
-            return false;
-        }
-        self.wire_idle_at = full_at;
-        true
     }
 
     /// Starts to send a packet; the link must be idle. Returns when the last bit will have left.
@@ -70,7 +55,6 @@ impl Link {
                 self.wire_idle_at = self.wire_idle_at.max(now) + takes;
                 self.wire_idle_at
             }
-            Shape::Policer(_) => now,
         }
     }
 }
@@ -88,16 +72,6 @@ mod tests {
         assert!(link.idle_at() <= now);
         assert_eq!(link.send(now, 1514), now);
         assert_eq!(link.idle_at(), now + Nanos(8 * 100 * (2 * 1514 - 1600)));
-    }
-
-    #[test]
-    fn a_policer_drops_what_it_has_no_tokens_for() {
-        let mut link = Link::new("10mbit".parse().unwrap(), Shape::Policer(4000));
-        let now = Nanos::from_secs(1);
-        assert_eq!([(); 3].map(|()| link.admits(now, 1500)), [true, true, false]);
-        assert_eq!(link.send(now, 1500), now);
-        assert!(link.idle_at() <= now);
-        assert!(link.admits(now + Nanos::from_micros(400), 1500) && !link.admits(now + Nanos::from_micros(400), 1500));
     }
 
     #[test]
