@@ -151,16 +151,7 @@ impl Args {
             None if attack.is_http3() => &[Kind::Caddy],
             None => &[Kind::Nginx],
         };
-        let is_there = |peer: &&Kind| {
-            let is_there = self.against == Against::Peer || programs::find(peer.name()).is_some();
-            if !is_there && self.against == Against::All {
-                eprintln!(
-                    "{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench",
-                    peer.name()
-                );
-            }
-            is_there
-        };
+        let is_there = |peer: &&Kind| self.against == Against::Peer || machine::is_installed(peer.name());
         let weir = (self.against != Against::Peer).then_some(Kind::Weir);
         let peers = peers.iter().filter(|_| self.against != Against::Weir).filter(is_there);
         weir.into_iter().chain(peers.copied()).collect()

@@ -2,7 +2,7 @@
 //! protocol.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Kind, Memory, application};
 use crate::bench::procfs;
 use crate::conformance::certificates::{self, Certificates};
-use crate::conformance::run::{Running, last_lines, wait_for};
+use crate::conformance::run::{Running, free_ports, last_lines, wait_for};
 
 const START: Duration = Duration::from_secs(20);
 
@@ -198,15 +198,6 @@ fn sockets<'a>(table: &'a str, port: u16, state: &str) -> Vec<&'a str> {
     rows.filter(|row| row.get(1) == Some(&at.as_str()) && row.get(3) == Some(&state))
         .filter_map(|row| row.get(9).copied())
         .collect()
-}
-
-/// Returns free ports, all held at the same time so that they differ.
-fn free_ports() -> Result<[u16; 3], String> {
-    let failed = |e: std::io::Error| format!("no free port on loopback: {e}");
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed);
-    let held = [listen()?, listen()?, listen()?];
-    let port = |at: usize| held[at].local_addr().map(|address| address.port()).map_err(failed);
-    Ok([port(0)?, port(1)?, port(2)?])
 }
 
 fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {

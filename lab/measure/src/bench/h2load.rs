@@ -1,29 +1,20 @@
 //! One measurement with h2load: HTTP/2, closed loop, all streams always busy.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use super::procfs;
 use super::server::Bench;
-use super::wrk::Load;
+use super::wrk::{Load, generate};
 
 pub fn run(bench: &Bench, url: &str, connections: u32, streams: u32, seconds: u32) -> Result<Load, String> {
     let cores = &bench.cores;
     let mut command = Command::new("taskset");
     command.args(["-c", &cores.wrk, "h2load", "-t", &cores.wrk_threads.to_string()]);
     command.args(["-c", &connections.to_string(), "-m", &streams.to_string(), "-D", &seconds.to_string()]);
-    let before = procfs::reaped_children_cpu_seconds();
-    let output = command.arg(url).stdin(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = output.map_err(|e| format!("cannot run taskset and h2load (Debian package nghttp2-client): {e}"))?;
-    let cpu_s = procfs::reaped_children_cpu_seconds() - before;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let load = parse(&text, seconds.into(), cpu_s).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        format!("h2load measured nothing of {url} ({}): {}", output.status, said.lines().next().unwrap_or("no message"))
-    })?;
-    match protocol(&text) {
-        Some("h2") => Ok(load),
-        other => Err(format!("h2load of {url}: protocol `{}`, expected h2", other.unwrap_or("none"))),
-    }
+    let read = |text: &str, cpu_s: f64| {
+        Some((parse(text, seconds.into(), cpu_s)?, protocol(text).unwrap_or("none").to_owned()))
+    };
+    let (load, protocol) = generate(command.arg(url), ["h2load", "nghttp2-client"], url, read)?;
+    if protocol == "h2" { Ok(load) } else { Err(format!("h2load of {url}: protocol `{protocol}`, expected h2")) }
 }
 
 /// The protocol that h2load and the server chose. h2load also offers HTTP/1.1, and would measure that.

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::server::{Bench, Kind, Programs};
+use crate::programs;
 
 /// Lists of cores in the syntax of taskset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +37,15 @@ fn split(workers: u32, total: u32) -> Cores {
     } else {
         Cores { server: list(0, total - 1), wrk: list(0, total - 1), wrk_threads: 1, are_apart: false }
     }
+}
+
+/// Returns true if this program is installed, and prints what to do if not.
+pub fn is_installed(name: &str) -> bool {
+    let is_installed = programs::find(name).is_some();
+    if !is_installed {
+        eprintln!("{name} is left out: no program `{name}` (Debian package {name}): run scripts/setup.sh bench");
+    }
+    is_installed
 }
 
 /// Raises the limit of descriptors of this process and its servers as far as the hard limit allows. Returns the limit.

@@ -201,12 +201,7 @@ fn peers() -> Vec<Kind> {
 }
 
 fn installed(kinds: &[Kind]) -> Vec<Kind> {
-    let (installed, missing): (Vec<Kind>, Vec<Kind>) =
-        kinds.iter().partition(|kind| programs::find(kind.name()).is_some());
-    for kind in missing {
-        eprintln!("{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench", kind.name());
-    }
-    installed
+    kinds.iter().copied().filter(|kind| machine::is_installed(kind.name())).collect()
 }
 
 /// Returns the given program, or else the workspace's, built in release mode if a row needs it.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +14,7 @@ use super::plan::{SAMPLES, Sample};
 use super::wrk;
 use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
-use crate::conformance::run::{Running, last_lines, wait_for};
+use crate::conformance::run::{Running, free_ports, last_lines, wait_for};
 
 /// The time that a server may take to answer its first request.
 const START: Duration = Duration::from_secs(10);
@@ -273,7 +272,7 @@ impl Instance {
 
     fn start_on(bench: &Bench, kind: Kind, samples: &[Sample], cores: &str) -> Result<Instance, String> {
         let failed = |e: io::Error| format!("cannot start {} under taskset: {e}", kind.name());
-        let port = free_port().map_err(failed)?;
+        let [port] = free_ports()?;
         if let Some(text) = bench.configuration(kind, port) {
             fs::write(bench.config_path(kind, port), text).map_err(failed)?;
         }
@@ -329,10 +328,6 @@ fn get(url: &str, sample: Sample) -> io::Result<()> {
     let output = Command::new("curl").args(arguments).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if said == format!("200 {}", sample.size_bytes) { Ok(()) } else { Err(io::Error::other(format!("curl: {said}"))) }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

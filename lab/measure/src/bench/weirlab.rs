@@ -2,15 +2,14 @@
 //! is not.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::Value;
 
 use super::plan::Sample;
-use super::procfs;
 use super::server::Bench;
-use super::wrk::Load;
+use super::wrk::{Load, generate};
 
 /// The rate of the link for which `weirlab` computes bounds, which are not used here.
 const LINK: &str = "10gbit";
@@ -23,18 +22,9 @@ pub fn run(bench: &Bench, site: &str, file: Sample, [streams, per_s, seconds]: [
     command.args(["-c", &bench.cores.wrk]).arg(&bench.programs.weirlab).args(["load", site, "--json"]);
     command.args(["--h3", &streams.to_string(), "--uplink", LINK, "--rate", &per_s.to_string()]);
     command.arg("--trace").arg(&trace);
-    let (begin, before) = (Instant::now(), procfs::reaped_children_cpu_seconds());
-    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = output.map_err(|e| format!("cannot run taskset (Debian package util-linux): {e}"))?;
-    let (elapsed, cpu_s) = (begin.elapsed().as_secs_f64(), procfs::reaped_children_cpu_seconds() - before);
-    parse(&String::from_utf8_lossy(&output.stdout), elapsed, cpu_s).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        format!(
-            "weirlab measured nothing of {site} ({}): {}",
-            output.status,
-            said.lines().last().unwrap_or("no message")
-        )
-    })
+    let begin = Instant::now();
+    let read = |text: &str, cpu_s: f64| parse(text, begin.elapsed().as_secs_f64(), cpu_s);
+    generate(&mut command, ["weirlab", "this workspace"], site, read)
 }
 
 /// Returns the trace of the sizes. Its times are not used, because the rate determines them.

@@ -39,14 +39,25 @@ pub fn run(bench: &Bench, url: &str, row: &Row, seconds: u32) -> Result<Load, St
     if !row.is_keep_alive {
         command.args(["-H", "Connection: close"]);
     }
+    generate(command.arg(url), ["wrk", "wrk"], url, parse)
+}
+
+/// Runs a generator, named with its Debian package, under taskset. Returns what `parse` makes of its output and of the
+/// CPU seconds that it used.
+pub fn generate<T>(
+    command: &mut Command,
+    [name, package]: [&str; 2],
+    url: &str,
+    parse: impl FnOnce(&str, f64) -> Option<T>,
+) -> Result<T, String> {
     let before = procfs::reaped_children_cpu_seconds();
-    let output = command.arg(url).stdin(Stdio::null()).stderr(Stdio::piped()).output();
-    let output = output.map_err(|e| format!("cannot run taskset and wrk (Debian packages util-linux, wrk): {e}"))?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let output =
+        output.map_err(|e| format!("cannot run taskset and {name} (Debian packages util-linux, {package}): {e}"))?;
     let cpu_s = procfs::reaped_children_cpu_seconds() - before;
-    let text = String::from_utf8_lossy(&output.stdout);
-    parse(&text, cpu_s).ok_or_else(|| {
+    parse(&String::from_utf8_lossy(&output.stdout), cpu_s).ok_or_else(|| {
         let said = String::from_utf8_lossy(&output.stderr);
-        format!("wrk measured nothing of {url} ({}): {}", output.status, said.lines().next().unwrap_or("no message"))
+        format!("{name} measured nothing of {url} ({}): {}", output.status, said.lines().last().unwrap_or("no message"))
     })
 }
 

@@ -21,11 +21,8 @@ pub struct Server {
 
 impl Server {
     fn start(command: &mut Command, log: PathBuf) -> Result<Server, String> {
-        let mut running = Running::start(command, &log)?;
-        let said = || fs::read_to_string(&log).unwrap_or_default();
-        let look = || if running.status().is_some() { Some(None) } else { port_of(&said()).map(Some) };
-        let port = run::wait_for(LIMIT, look).flatten();
-        let port = port.ok_or_else(|| format!("weir does not serve: {}", last_lines(&said(), 3)))?;
+        let (running, port) =
+            run::until(command, &log, LIMIT, port_of).map_err(|said| format!("weir does not serve: {said}"))?;
         Ok(Server { running, port, log })
     }
 
@@ -48,7 +45,6 @@ impl Server {
 
 pub struct Bench {
     weir: PathBuf,
-    has_http3: bool,
     server: Server,
     pub port: u16,
     pub certificates: Certificates,
@@ -57,7 +53,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn start(root: &Path, weir: PathBuf, openssl: &Path, has_http3: bool) -> Result<Bench, String> {
+    pub fn start(root: &Path, weir: PathBuf, openssl: &Path) -> Result<Bench, String> {
         let folder = root.join("target/conformance");
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         if folder.exists() {
@@ -66,16 +62,16 @@ impl Bench {
         let site = folder.join("site");
         site::write(&site).map_err(failed)?;
         let certificates = certificates::make(&folder, openssl)?;
-        let mut command = serve(&weir, &site, &certificates, has_http3);
+        let mut command = serve(&weir, &site, &certificates);
         command.arg("--access-log").arg(folder.join("access.log"));
         let server = Server::start(&mut command, folder.join("server.log"))?;
         let port = server.port;
-        Ok(Bench { weir, has_http3, server, port, certificates, folder, site })
+        Ok(Bench { weir, server, port, certificates, folder, site })
     }
 
     /// Starts a separate server for a check that ends it or fills it.
     pub fn another(&self, name: &str) -> Result<Server, String> {
-        let mut command = serve(&self.weir, &self.site, &self.certificates, self.has_http3);
+        let mut command = serve(&self.weir, &self.site, &self.certificates);
         Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
@@ -111,11 +107,10 @@ impl Bench {
     }
 }
 
-fn serve(weir: &Path, site: &Path, certificates: &Certificates, has_http3: bool) -> Command {
+fn serve(weir: &Path, site: &Path, certificates: &Certificates) -> Command {
     let mut command = Command::new(weir);
     command.arg("serve").arg(site).args(["--listen", "127.0.0.1:0"]);
     command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
-    command.args((!has_http3).then_some("--no-http3"));
     command
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::bench::Bench;
-use super::run::{self, Running, last_lines};
+use super::run;
 use super::site;
 
 /// The time limit of a browser's first start, on a slow machine.
@@ -99,18 +99,11 @@ fn load(bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> 
 fn load_at(host: &str, bench: &Bench, by: &str, protocol: [&str; 2], command: &mut Command) -> Result<String, String> {
     let (log, before) = (bench.log(by), bench.access_log().len());
     let expected = expected(protocol[0]);
-    let mut browser = Running::start(command.arg(format!("https://{host}:{}/?{by}", bench.port)), &log)?;
-    let look = || match report(&bench.access_log(), by) {
-        None if browser.status().is_some() => Some(None),
-        found => found.map(Some),
-    };
-    match run::wait_for(LIMIT, look).flatten() {
-        Some(said) if said == expected => by_protocol(&bench.access_log()[before..], protocol[1]),
-        Some(said) => Err(format!("it reports `{said}`, expected `{expected}`")),
-        None => {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            Err(format!("the page has not reported; the browser said: {}", last_lines(&said, 3)))
-        }
+    command.arg(format!("https://{host}:{}/?{by}", bench.port));
+    match run::until(command, &log, LIMIT, |_| report(&bench.access_log(), by)) {
+        Ok((_, said)) if said == expected => by_protocol(&bench.access_log()[before..], protocol[1]),
+        Ok((_, said)) => Err(format!("it reports `{said}`, expected `{expected}`")),
+        Err(said) => Err(format!("the page has not reported; the browser said: {said}")),
     }
 }
 

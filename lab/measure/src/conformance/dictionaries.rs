@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::browsers;
-use super::run::{self, Running, last_lines};
+use super::run;
 
 /// The time limit of a browser's first start, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -43,15 +43,9 @@ pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
     let visit = |number: usize, mut browser: Command| {
         let log = folder.join(format!("visit-{number}.log"));
         let address = format!("https://localhost:{}/?{number}", server.port);
-        let mut running = Running::start(browser.arg(address), &log)?;
-        let look = || match report(&access_log(&folder), number) {
-            None if running.status().is_some() => Some(None),
-            found => found.map(Some),
-        };
-        run::wait_for(LIMIT, look).flatten().ok_or_else(|| {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            format!("visit {number}: no report; the browser said: {}", last_lines(&said, 3))
-        })
+        let visited = run::until(browser.arg(address), &log, LIMIT, |_| report(&access_log(&folder), number));
+        let (_, said) = visited.map_err(|said| format!("visit {number}: no report; the browser said: {said}"))?;
+        Ok::<_, String>(said)
     };
     let first = visit(0, browsers::chromium_at(bench, found, &home)?)?;
     write(&root, DATES[1]).map_err(failed)?;

@@ -34,9 +34,6 @@ pub struct Args {
     /// A skipped check is an error
     #[arg(long)]
     all: bool,
-    /// Only the checks of HTTP/3, of a server without it: each must fail, which shows that it can
-    #[arg(long)]
-    no_http3: bool,
 }
 
 /// A program that a check needs.
@@ -86,9 +83,6 @@ const fn check(
     Check { name, needs, run }
 }
 
-/// A word in the names of all checks of HTTP/3.
-const HTTP3: &str = "HTTP/3";
-
 /// The checks, the short ones first.
 const CHECKS: &[Check] = &[
     check("aioquic, HTTP/3", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "page")),
@@ -136,13 +130,10 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let checks = wanted(args)?;
     let openssl = find(root, &OPENSSL)?;
     let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD, &[]), Ok)?;
-    let bench = Bench::start(root, weir, &openssl, !args.no_http3)?;
+    let bench = Bench::start(root, weir, &openssl)?;
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for check in &checks {
-        let mut verdict = judge(root, &bench, check);
-        if args.no_http3 {
-            verdict = inverted(verdict);
-        }
+        let verdict = judge(root, &bench, check);
         println!("{}", line(check.name, &verdict));
         match verdict {
             Verdict::Passed(_) => {}
@@ -156,8 +147,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
 
 fn wanted(args: &Args) -> Result<Vec<&'static Check>, String> {
     let is_wanted = |check: &&Check| args.only.as_ref().is_none_or(|text| check.name.contains(text.as_str()));
-    let checks: Vec<&Check> =
-        CHECKS.iter().filter(is_wanted).filter(|check| !args.no_http3 || check.name.contains(HTTP3)).collect();
+    let checks: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
     if !checks.is_empty() {
         return Ok(checks);
     }
@@ -176,15 +166,6 @@ fn outcome(count: usize, failed: &[&str], skipped: &[&str], all: bool) -> Result
     }
     println!("{said}");
     Ok(())
-}
-
-/// Inverts the verdict of a check that must fail.
-fn inverted(verdict: Verdict) -> Verdict {
-    match verdict {
-        Verdict::Passed(said) => Verdict::Failed(format!("it passes though nobody serves HTTP/3: {said}")),
-        Verdict::Failed(said) => Verdict::Passed(format!("fails as it must: {said}")),
-        Verdict::Skipped(said) => Verdict::Skipped(said),
-    }
 }
 
 fn judge(root: &Path, bench: &Bench, check: &Check) -> Verdict {
@@ -243,17 +224,5 @@ mod tests {
         assert_eq!(outcome(2, &[], &["x"], true).unwrap_err(), "conformance: 1 of 2 passed\nSKIPPED: x");
         let said = outcome(3, &["y", "z"], &["x"], false).unwrap_err();
         assert_eq!(said, "conformance: 0 of 3 passed\nfailed: y; z\nSKIPPED: x");
-    }
-
-    #[test]
-    fn without_http3_its_checks_alone_are_wanted_and_must_fail() {
-        let args = Args { only: None, weir: None, all: false, no_http3: true };
-        let names: Vec<&str> = wanted(&args).unwrap().iter().map(|check| check.name).collect();
-        assert!(
-            names.contains(&"Chromium, HTTP/3") && names.contains(&"HTTP/3: SIGTERM") && !names.contains(&"h2spec")
-        );
-        assert!(matches!(inverted(Verdict::Passed("x".into())), Verdict::Failed(_)));
-        assert!(matches!(inverted(Verdict::Failed("x".into())), Verdict::Passed(_)));
-        assert!(matches!(inverted(Verdict::Skipped("x".into())), Verdict::Skipped(_)));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bench::Bench;
 use super::browsers;
-use super::run::{self, Running, last_lines};
+use super::run::{self, Running};
 
 /// The time limit of a browser's first start and a minute of the demo, on a slow machine.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -34,25 +34,17 @@ pub fn firefox(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
 
 fn in_browser(bench: &Bench, by: &str, browser: &dyn Fn(&Path) -> Result<Command, String>) -> Result<String, String> {
     let folder = bench.folder.join(format!("pages-{by}"));
-    let (demo, admin) = (demo(bench, &folder)?, format!("127.0.0.1:{}", free_port()?));
+    let (demo, admin) = (demo(bench, &folder)?, format!("127.0.0.1:{}", run::free_ports::<1>()?[0]));
     let site = Site::start(bench, &folder, &admin, &demo.1)?;
     for page in PAGES {
         let home = folder.join(page);
         let log = folder.join(format!("{page}.log"));
         let address = format!("http://{page}.localhost:{}/check/?{by}&{page}", site.port);
         fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
-        let mut running = Running::start(browser(&home)?.arg(address), &log)?;
-        let look = || match report(&site.access_log(), page) {
-            None if running.status().is_some() => Some(None),
-            found => found.map(Some),
-        };
-        match run::wait_for(LIMIT, look).flatten() {
-            Some(failed) if failed.is_empty() => {}
-            Some(failed) => return Err(format!("{page}: not as expected: {failed}")),
-            None => {
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                return Err(format!("{page}: no report; the browser said: {}", last_lines(&said, 3)));
-            }
+        match run::until(browser(&home)?.arg(address), &log, LIMIT, |_| report(&site.access_log(), page)) {
+            Ok((_, failed)) if failed.is_empty() => {}
+            Ok((_, failed)) => return Err(format!("{page}: not as expected: {failed}")),
+            Err(said) => return Err(format!("{page}: no report; the browser said: {said}")),
         }
     }
     Ok(format!("worked as a visitor does: {}", PAGES.join(", ")))
@@ -106,25 +98,12 @@ fn demo(bench: &Bench, folder: &Path) -> Result<(Running, String), String> {
 
 /// Starts a program. Returns it with the address that it prints.
 fn begun(command: &mut Command, log: &Path) -> Result<(Running, String), String> {
-    let mut running = Running::start(command, log)?;
-    let said = || fs::read_to_string(log).unwrap_or_default();
-    let look = || if running.status().is_some() { Some(None) } else { address(&said()).map(Some) };
-    match run::wait_for(START, look).flatten() {
-        Some(address) => Ok((running, address)),
-        None => Err(format!("no address was printed: {}", last_lines(&said(), 3))),
-    }
+    run::until(command, log, START, address).map_err(|said| format!("no address was printed: {said}"))
 }
 
 /// Finds the address in a line such as `Open http://127.0.0.1:8000/ and watch`.
 fn address(said: &str) -> Option<String> {
     Some(said.split_once("http://")?.1.split_once('/')?.0.to_owned())
-}
-
-/// Returns a free port. The admin listener needs one in the configuration.
-fn free_port() -> Result<u16, String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0");
-    let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());
-    port.map_err(|error| format!("no free port: {error}"))
 }
 
 fn write(root: &Path) -> std::io::Result<()> {

@@ -1,6 +1,7 @@
 //! Runs third-party programs with a time limit, and keeps their output in a file.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -75,6 +76,23 @@ pub fn wait_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
+/// Starts a program and waits for what `look` finds. An error contains the end of the output, also if the program ends
+/// first.
+pub fn until<T>(
+    command: &mut Command,
+    log: &Path,
+    limit: Duration,
+    mut look: impl FnMut(&str) -> Option<T>,
+) -> Result<(Running, T), String> {
+    let mut running = Running::start(command, log)?;
+    let said = || fs::read_to_string(log).unwrap_or_default();
+    let found = wait_for(limit, || match look(&said()) {
+        None if running.status().is_some() => Some(None),
+        found => found.map(Some),
+    });
+    found.flatten().map(|found| (running, found)).ok_or_else(|| last_lines(&said(), 3))
+}
+
 /// Runs a program to its end. Returns its output, and whether its status was 0.
 pub fn to_end(command: &mut Command, log: &Path, limit: Duration) -> Result<(bool, String), String> {
     let ended = Running::start(command, log)?.wait(limit);
@@ -95,6 +113,15 @@ pub fn well(command: &mut Command, log: &Path, limit: Duration) -> Result<String
             Err(format!("{name} failed: {}", last_lines(&said, 5)))
         }
     }
+}
+
+/// Returns free ports on loopback, all held at the same time so that they differ.
+pub fn free_ports<const N: usize>() -> Result<[u16; N], String> {
+    let failed = |error: std::io::Error| format!("no free port on loopback: {error}");
+    let held: Result<Vec<TcpListener>, _> = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    let ports = held.map_err(failed)?.iter().map(|held| held.local_addr().map(|address| address.port())).collect();
+    let ports: Vec<u16> = Result::map_err(ports, failed)?;
+    Ok(std::array::from_fn(|at| ports[at]))
 }
 
 pub fn last_lines(text: &str, count: usize) -> String {
