@@ -330,10 +330,10 @@ mod tests {
 
     #[test]
     fn a_group_is_a_share_and_a_path() {
-        let text = "[[client]]\nname = \"wan1\"\nshare = 3\nrtt = \"100ms\"\njitter = \"20ms\"\njitter_shape = \"pareto\"\n\
+        let text = "[[client]]\nname = \"wan1\"\nshare = 3\nrtt = \"100ms\"\njitter = \"20ms\"\njitter_shape = \"uniform\"\n\
             loss = 0.01\nrate = \"1mbit\"\nways = \"in\"\n[[client]]\nname = \"lan\"\n";
         let groups = groups(text).unwrap();
-        let want = "rtt=100ms,jitter=20ms,shape=pareto,loss=0.01,rate=1mbit,ways=in";
+        let want = "rtt=100ms,jitter=20ms,shape=uniform,loss=0.01,rate=1mbit,ways=in";
         assert_eq!(groups[0].path.to_string(), want);
         assert!(groups[1].path.is_plain());
         let flags = client_flags(groups.iter());
@@ -393,7 +393,7 @@ mod tests {
             ("rtt = \"-1ms\"", "`-1ms` is not a duration"),
             ("rtt = \"10ms\"\njitter = \"11ms\"", "client `a`: jitter `11ms` is larger than the rtt `10ms`"),
             ("share = 0", "`0` is not a share of the requests"),
-            ("jitter_shape = \"flat\"", "unknown variant `flat`, expected one of `uniform`, `normal`, `pareto`"),
+            ("jitter_shape = \"flat\"", "unknown variant `flat`, expected `uniform` or `normal`"),
             ("rate = \"fast\"", "`fast` is not a rate"),
             ("delay = \"1ms\"", "unknown field `delay`"),
             ("ways = \"out\"", "unknown variant `out`"),

@@ -15,8 +15,6 @@ pub enum Shape {
     /// Normal, with the jitter as the standard deviation, bounded at four standard deviations from the mean.
     #[default]
     Normal,
-    /// Most delays slightly below the mean, and few far above it: bounded Pareto, from 0.67 jitters below to 4 above.
-    Pareto,
 }
 
 impl Shape {
@@ -24,7 +22,6 @@ impl Shape {
         match self {
             Shape::Uniform => "uniform",
             Shape::Normal => "normal",
-            Shape::Pareto => "pareto",
         }
     }
 
@@ -32,7 +29,7 @@ impl Shape {
     fn bound(self) -> f64 {
         match self {
             Shape::Uniform => 1.0,
-            Shape::Normal | Shape::Pareto => 4.0,
+            Shape::Normal => 4.0,
         }
     }
 }

@@ -31,9 +31,6 @@ pub enum Surge {
     /// 2,000 files: 002, section 5.
     #[serde(rename = "002")]
     Alsadeh2008,
-    /// SURGE as published.
-    #[serde(rename = "1998")]
-    Barford1998,
 }
 
 impl Surge {
@@ -43,7 +40,6 @@ impl Surge {
             Surge::Usual => None,
             Surge::Harchol2003 => Some(&ServerModel::HARCHOL_2003),
             Surge::Alsadeh2008 => Some(&ServerModel::ALSADEH_2008),
-            Surge::Barford1998 => Some(&ServerModel::BARFORD_1998),
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Load {
     #[arg(long, value_name = "FILE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// Instead of a trace, SURGE's requests: 000 (the default) or 002, as those papers used it, or 1998 as published
+    /// Instead of a trace, SURGE's requests: 000 (the default) or 002, as those papers used it
     #[arg(
         long,
         value_name = "MODEL",

@@ -237,10 +237,7 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--profile", "W11", "--uplink", "10mbit"], "--profile: `W11` is no load profile"),
         (&[url, "--profile", "5s@0.2-", "--uplink", "10mbit"], "--profile: `5s@0.2-` is no phase"),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--seconds", "1e9", "--repeat"], "--seconds: "),
-        (
-            &[url, "--surge=1999", "--rho", "1", "--uplink", "10mbit"],
-            "--surge: `1999` is no model: write one of 1998, ",
-        ),
+        (&[url, "--surge=1999", "--rho", "1", "--uplink", "10mbit"], "--surge: `1999` is no model: write one of 000, "),
         (&[url, "--surge", "--rho", "1", "--uplink", "10gbit", "--seconds", "1e6"], "--seconds: "),
         (&[url, "--users", "0", "--uplink", "10mbit", "--seconds", "1"], "--users: 0 users"),
         (&[url, "--users", "5", "--uplink", "10mbit"], "--users: they ask without end: write --seconds too"),

@@ -17,18 +17,7 @@ pub struct ServerModel {
     /// The sizes of the files, each counted once.
     pub sizes: Sizes,
     /// The distribution of requested sizes.
-    pub requests: Requested,
-}
-
-/// The distribution of requested sizes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Requested {
-    /// Pareto without a body, bounded by the largest file.
-    Pareto {
-        least: f64,
-        alpha: f64,
-    },
-    Hybrid(Sizes),
+    pub requests: Sizes,
 }
 
 /// The body that matches Murta and Corlassoli's figure 1 ([`FileModel::MURTA_2002`]). Its median, 2.6 KB, is a quarter
@@ -38,24 +27,6 @@ pub enum Requested {
 const BODY_AS_USED: Sizes = FileModel::MURTA_2002.sizes;
 
 impl ServerModel {
-    /// The model as published (Barford & Crovella 1998, table 2): the body's logarithm has mean 9.357 and deviation
-    /// 1.318, 7 % of the files are in a Pareto tail from 133 KB on with index 1.1, and requests are Pareto from 1,000 B
-    /// on with index 1.0. The paper bounds no size; the bound here is the expected largest of 140 files in the tail.
-    pub const BARFORD_1998: ServerModel = ServerModel {
-        name: "1998",
-        files: 2000,
-        sizes: Sizes {
-            body_median: 11_580.0,
-            body_sigma: 1.318,
-            min: 76.0,
-            tail_share: 0.07,
-            tail_from: 133_000.0,
-            tail_alpha: 1.1,
-            max: 12_000_000.0,
-        },
-        requests: Requested::Pareto { least: 1000.0, alpha: 1.0 },
-    };
-
     /// 000's open variant (Harchol-Balter, Schroeder, Bansal & Agrawal, appendix): 1,000 files from 76 B to 2 MB with
     /// mean 13,727 B, requests with mean 11,108 B, index 1.1, most below 5 KB. The two means determine the shares in
     /// the tail.
@@ -63,7 +34,7 @@ impl ServerModel {
         name: "000",
         files: 1000,
         sizes: Sizes { tail_share: 0.0112, max: 2_000_000.0, ..BODY_AS_USED },
-        requests: Requested::Hybrid(Sizes { tail_share: 0.0072, max: 2_000_000.0, ..BODY_AS_USED }),
+        requests: Sizes { tail_share: 0.0072, max: 2_000_000.0, ..BODY_AS_USED },
     };
 
     /// 002's model (AlSa'deh & Yahya 2008, section 5): 2,000 files from 77 B to 3,119,822 B, most below 10 KB. The
@@ -72,19 +43,14 @@ impl ServerModel {
         name: "002",
         files: 2000,
         sizes: Sizes { tail_share: 0.0137, min: 77.0, max: 3_119_822.0, ..BODY_AS_USED },
-        requests: Requested::Hybrid(Sizes { tail_share: 0.0137, min: 77.0, max: 3_119_822.0, ..BODY_AS_USED }),
+        requests: Sizes { tail_share: 0.0137, min: 77.0, max: 3_119_822.0, ..BODY_AS_USED },
     };
 
-    pub const ALL: [ServerModel; 3] = [ServerModel::BARFORD_1998, ServerModel::HARCHOL_2003, ServerModel::ALSADEH_2008];
+    pub const ALL: [ServerModel; 2] = [ServerModel::HARCHOL_2003, ServerModel::ALSADEH_2008];
 
     /// P(requested size <= x).
     pub fn requested_up_to(&self, x: f64) -> f64 {
-        match self.requests {
-            Requested::Pareto { least, alpha } => {
-                Distribution::BoundedPareto { alpha, min: least, max: self.sizes.max }.cdf(x)
-            }
-            Requested::Hybrid(sizes) => Distribution::Surge(sizes).cdf(x),
-        }
+        Distribution::Surge(self.requests).cdf(x)
     }
 }
 
@@ -194,16 +160,6 @@ mod tests {
         assert_eq!((files.sizes().len(), least, most), (2000, Some(&77), Some(&3_119_822)));
         let below = files.sizes().iter().filter(|&&size| size < 10_000).count();
         assert!(below > 1500, "most files are below 10 KB: {below}");
-    }
-
-    #[test]
-    fn the_published_one_has_its_body_and_tail() {
-        let files = Files::matched(&ServerModel::BARFORD_1998);
-        let body: Vec<f64> = files.sizes().iter().filter(|&&size| size < 133_000).map(|&size| size as f64).collect();
-        near(body.len() as f64, 0.93 * 2000.0, 0.001);
-        let found = found(&ServerModel::BARFORD_1998);
-        // For the bounded Pareto distribution, 1,000 ln(12,000).
-        near(found.request_mean, 9_393.0, 0.1);
     }
 
     /// Only the few requests for the most popular file could be better placed: its share is the remaining step.

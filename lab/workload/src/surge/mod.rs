@@ -14,7 +14,7 @@ mod sequence;
 mod user;
 
 pub use files::{FileModel, Files};
-pub use matched::{Requested, ServerModel};
+pub use matched::ServerModel;
 pub use open::trace;
 pub use sequence::{LOCAL_SHARE, Reference, STACK_DISTANCE, Sequence};
 pub use user::{Lognormal, Pareto, UserModel, Weibull};
