@@ -113,18 +113,13 @@ fn shaper_lines(side: &str, device: &str, experiment: &Experiment, queue: &str) 
 mod tests {
     use super::*;
 
-    /// An experiment of one run with these keys, with `more` at its top.
-    fn experiment(more: &str, run: &str) -> Experiment {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n{run}\n"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).unwrap()
+    fn one(more: &str, run: &str) -> (Experiment, RunSpec) {
+        crate::testing::one(more, &format!("server = \"nginx\"\n{run}"))
     }
 
     fn commands(more: &str, run: &str) -> Vec<String> {
-        let experiment = experiment(more, run);
-        let spec = experiment.runs().next().unwrap();
-        let commands = build_commands("S", "cable", &experiment, spec, Some(Path::new("/a b/weir"))).unwrap();
+        let (experiment, spec) = one(more, run);
+        let commands = build_commands("S", "cable", &experiment, &spec, Some(Path::new("/a b/weir"))).unwrap();
         commands.iter().map(|words| words.join(" ")).collect()
     }
 
@@ -162,22 +157,19 @@ mod tests {
     #[test]
     fn attach_is_told_port_rate_policy_and_what_is_there() {
         let attach = |run: &str| {
-            let experiment = experiment("", run);
-            let spec = experiment.runs().next().unwrap();
-            let words = attach_command("S", "cable", &experiment, spec, 8080, Some(Path::new("weir"))).unwrap();
+            let (experiment, spec) = one("", run);
+            let words = attach_command("S", "cable", &experiment, &spec, 8080, Some(Path::new("weir"))).unwrap();
             words.map(|words| words.join(" "))
         };
         assert_eq!(attach(""), None);
         let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --no-watch";
         assert_eq!(attach("attach = \"las\"").unwrap(), want);
-        let router = experiment("network = \"router\"", "attach = \"las\"\ntold = \"auto\"");
-        let spec = router.runs().next().unwrap();
-        assert_eq!(router.qdisc_of(spec), Qdisc::Fifo, "attach makes its own bands");
-        let follow = follow_command("S", "cable", spec, Path::new("f"), Some(Path::new("weir"))).unwrap().unwrap();
+        let (router, spec) = one("network = \"router\"", "attach = \"las\"\ntold = \"auto\"");
+        assert_eq!(router.qdisc_of(&spec), Qdisc::Fifo, "attach makes its own bands");
+        let follow = follow_command("S", "cable", &spec, Path::new("f"), Some(Path::new("weir"))).unwrap().unwrap();
         assert_eq!(follow.join(" "), "env STATE_DIRECTORY=f ip netns exec S weir attach cable --rate auto");
-        let router = experiment("network = \"router\"", "attach = \"las\"");
-        let spec = router.runs().next().unwrap();
-        let words = attach_command("S", "cable", &router, spec, 8080, Some(Path::new("weir"))).unwrap().unwrap();
+        let (router, spec) = one("network = \"router\"", "attach = \"las\"");
+        let words = attach_command("S", "cable", &router, &spec, 8080, Some(Path::new("weir"))).unwrap().unwrap();
         assert!(words.join(" ").contains("--rate 9.8mbit"), "{words:?}");
         let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --no-watch --x 1";
         let run = "attach = \"srpt\"\nqdisc = \"bands\"\nattach_flags = [\"--x\", \"1\"]";
@@ -186,9 +178,8 @@ mod tests {
 
     #[test]
     fn our_trees_need_our_program() {
-        let experiment = experiment("", "attach = \"las\"");
-        let spec = experiment.runs().next().unwrap();
-        let error = build_commands("S", "cable", &experiment, spec, None).unwrap_err();
+        let (experiment, spec) = one("", "attach = \"las\"");
+        let error = build_commands("S", "cable", &experiment, &spec, None).unwrap_err();
         assert!(error.to_string().starts_with("the program `weir` is not found"));
     }
 }

@@ -115,20 +115,12 @@ mod tests {
 
     #[test]
     fn what_has_addresses_of_ipv4_alone_is_refused() {
-        let text = |more: &str| {
-            format!(
-                "question = \"\"\nlink = \"1mbit\"\nrho = 1\nseconds = 1\nipv6 = true\n{more}[[run]]\nname = \"a\"\nserver = \"nginx\"\n"
-            )
-        };
-        let parsed = |more: &str| Experiment::parse(&text(more), std::path::Path::new("x"));
-        assert!(parsed("").unwrap().ipv6);
-        assert!(parsed("network = \"loopback\"\n").unwrap_err().to_string().contains("ipv6 is of namespaces"));
-        let prefix = Experiment::parse(
-            &text("[[client]]\nname = \"a\"\nprefix = 48\n").replace("ipv6 = true\n", ""),
-            std::path::Path::new("x"),
-        );
-        assert!(prefix.unwrap_err().to_string().contains("prefix is of ipv6: write ipv6 = true"));
-        let visits = parsed("[[client]]\nname = \"a\"\naddresses = \"visit\"\n").unwrap_err().to_string();
+        let parsed = |top: &str| crate::testing::parse(top, "server = \"nginx\"");
+        assert!(parsed("ipv6 = true").unwrap().ipv6);
+        assert!(parsed("ipv6 = true\nnetwork = \"loopback\"").unwrap_err().contains("ipv6 is of namespaces"));
+        let prefix = parsed("[[client]]\nname = \"a\"\nprefix = 48").unwrap_err();
+        assert!(prefix.contains("prefix is of ipv6: write ipv6 = true"));
+        let visits = parsed("ipv6 = true\n[[client]]\nname = \"a\"\naddresses = \"visit\"").unwrap_err();
         assert!(visits.contains("visits and households have addresses of IPv4: leave ipv6 out"), "{visits}");
     }
 }

@@ -35,6 +35,8 @@ mod said;
 mod server;
 mod server_side;
 mod site;
+#[cfg(test)]
+mod testing;
 mod told;
 mod tool;
 mod upstream;

@@ -163,13 +163,9 @@ fn change_line(side: &str, device: &str, rate: Rate, burst_bytes: u64) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn parse(more: &str) -> Result<Experiment, String> {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"a\"\nserver = \"nginx\"\n{more}"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+        crate::testing::parse("", &format!("server = \"nginx\"\n{more}"))
     }
 
     #[test]

@@ -360,20 +360,11 @@ fn off() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Experiment;
-    use std::path::Path;
-
-    /// An experiment of one run with the keys `run`, with `more` at its top.
-    fn parse(more: &str, run: &str) -> Result<Experiment, String> {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}\n[[run]]\nname = \"a\"\n{run}\n"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
-    }
+    use crate::testing::{one, parse};
 
     fn qdisc(more: &str, run: &str) -> Qdisc {
-        let experiment = parse(more, run).unwrap();
-        experiment.qdisc_of(experiment.runs().next().unwrap())
+        let (experiment, spec) = one(more, run);
+        experiment.qdisc_of(&spec)
     }
 
     #[test]

@@ -45,15 +45,7 @@ impl<'de> Deserialize<'de> for Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Experiment;
-    use std::path::Path;
-
-    fn parse(top: &str, run: &str) -> Result<Experiment, String> {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{top}\n[[run]]\nname = \"a\"\n{run}\n"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
-    }
+    use crate::testing::parse;
 
     #[test]
     fn what_may_be_told_stays_as_it_is_written() {

@@ -119,17 +119,11 @@ pub(crate) fn free_address() -> Result<SocketAddr, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Experiment;
-
-    fn parse(run: &str) -> Result<Experiment, String> {
-        let text =
-            format!("question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"a\"\n{run}\n");
-        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
-    }
+    use crate::testing::{one, parse};
 
     #[test]
     fn a_run_has_no_upstream_unless_it_says_so() {
-        let of = |run: &str| parse(run).unwrap().runs().next().unwrap().upstream;
+        let of = |run: &str| one("", run).1.upstream;
         assert_eq!(of("server = \"weir\""), None);
         assert_eq!(of("server = \"weir\"\nupstream = \"length\""), Some(Framing::Length));
         assert_eq!(of("server = \"nginx\"\nupstream = \"chunked\""), Some(Framing::Chunked));
@@ -146,7 +140,7 @@ mod tests {
                 "x.toml:8: unknown variant `none`, expected one of `length`, `chunked`, `close`",
             ),
         ] {
-            let said = parse(run).unwrap_err();
+            let said = parse("", run).unwrap_err();
             assert!(said.starts_with(says), "{said}");
         }
     }

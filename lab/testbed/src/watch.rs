@@ -69,11 +69,7 @@ mod tests {
 
     #[test]
     fn only_weir_that_paces_is_asked() {
-        let spec = |keys: &str| {
-            let text =
-                format!("question = \"\"\nlink = \"1mbit\"\nrho = 1\nseconds = 1\n[[run]]\nname = \"a\"\n{keys}\n");
-            crate::Experiment::parse(&text, Path::new("x")).unwrap().runs().next().unwrap().clone()
-        };
+        let spec = |keys: &str| crate::testing::one("", keys).1;
         for keys in ["server = \"nginx\"", "server = \"weir\""] {
             let started = start(Place::Here, &spec(keys), Some(Path::new("weir")), 1, Path::new("/nonexistent"));
             assert!(started.unwrap().is_none(), "{keys}");

@@ -197,15 +197,10 @@ fn buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u64; 3]>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
-    /// An experiment with these limits from line 5 on and one run of `weir` with `flags`.
+    /// An experiment with these limits from line 6 on and one run of `weir` with `flags`.
     fn parse(more: &str, limits: &str, flags: &str) -> Result<Experiment, String> {
-        let text = format!(
-            "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n{more}[limits]\n{limits}\n\
-             [[run]]\nname = \"a\"\nserver = \"weir\"\n{flags}\n"
-        );
-        Experiment::parse(&text, Path::new("x.toml")).map_err(|e| e.to_string())
+        crate::testing::parse(&format!("{more}[limits]\n{limits}"), &format!("server = \"weir\"\n{flags}"))
     }
 
     #[test]

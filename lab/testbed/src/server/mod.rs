@@ -278,87 +278,68 @@ fn ask(address: SocketAddr, path: &str, is_plain: bool) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::Limits;
+    use crate::testing::{one, parse};
 
-    fn experiment() -> Experiment {
-        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"off\"\nserver = \"weir\"\n\
-            [[run]]\nname = \"srpt\"\nserver = \"weir\"\npolicy = \"srpt\"\nshaping = \"paced\"\nflags = [\"--workers\", \"1\"]\n";
-        Experiment::parse(text, Path::new("x.toml")).unwrap()
+    const PACED: &str = "server = \"weir\"\npolicy = \"srpt\"\nshaping = \"paced\"\nflags = [\"--workers\", \"1\"]";
+
+    /// The words of the command for a run with these keys, if `change` is made to the experiment.
+    fn command<'a>(keys: &str, source: impl Into<Source<'a>>, change: impl FnOnce(&mut Experiment)) -> Vec<String> {
+        let (mut experiment, spec) = one("fill = { max_a = 5 }", keys);
+        change(&mut experiment);
+        let (source, address) = (source.into(), "198.18.0.1:8080".parse().unwrap());
+        let folder = if spec.config.is_some() { source.site } else { Path::new(".") };
+        server_command(&experiment, &spec, address, source, folder, Some(Path::new("weir"))).unwrap()
+    }
+
+    fn files(keys: &str, change: impl FnOnce(&mut Experiment)) -> String {
+        command(keys, Path::new("www"), change).join(" ")
     }
 
     #[test]
     fn weir_is_told_the_uplink_unless_it_drains_off() {
-        let experiment = experiment();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let commands: Vec<String> = experiment
-            .runs()
-            .map(|spec| {
-                let (site, weir) = (Path::new("www"), Some(Path::new("weir")));
-                server_command(&experiment, spec, address, site, Path::new("."), weir).unwrap().join(" ")
-            })
-            .collect();
-        let want = [
-            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy fair --shaping off --client-connections 0",
-            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --client-connections 0 --workers 1",
-        ];
-        assert_eq!(commands, want);
+        assert_eq!(
+            files("server = \"weir\"", |_| ()),
+            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy fair --shaping off --client-connections 0"
+        );
+        assert_eq!(
+            files(PACED, |_| ()),
+            "weir serve www --no-compression --listen 198.18.0.1:8080 --policy srpt --shaping paced --uplink 10mbit --client-connections 0 --workers 1"
+        );
     }
 
     #[test]
     fn weir_stands_before_an_upstream_with_the_flags_that_it_has_for_files() {
-        let experiment = experiment();
-        let spec = experiment.runs().nth(1).unwrap();
         let source = Source { site: Path::new("www"), upstream: Some("127.0.0.1:3000".parse().unwrap()) };
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command = |source: Source<'_>| {
-            server_command(&experiment, spec, address, source, Path::new("."), Some(Path::new("weir"))).unwrap()
-        };
-        let (proxy, files) = (command(source), command(source.site.into()));
+        let (proxy, files) = (command(PACED, source, |_| ()), command(PACED, source.site, |_| ()));
         assert_eq!(proxy[..3], ["weir", "proxy", "127.0.0.1:3000"]);
         assert_eq!(proxy[3..], files[3..]);
     }
 
     #[test]
     fn a_configuration_is_told_where_the_upstream_is() {
-        let parse = |keys: &str| {
-            let text = format!(
-                "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"own\"\nserver = \"weir\"\n{keys}\n\
-                 config = \"[[site.proxy]]\\nto = ['{{upstream}}']\\n\"\n"
-            );
-            Experiment::parse(&text, Path::new("x.toml"))
-        };
-        let experiment = parse("upstream = \"chunked\"").unwrap();
-        let spec = experiment.runs().next().unwrap();
+        let keys = "server = \"weir\"\nconfig = \"[[site.proxy]]\\nto = ['{upstream}']\\n\"";
         let folder = std::env::temp_dir().join(format!("weir-upstream-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let source = Source { site: &folder, upstream: Some("127.0.0.1:3000".parse().unwrap()) };
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command = server_command(&experiment, spec, address, source, &folder, Some(Path::new("weir"))).unwrap();
+        let command = command(&format!("{keys}\nupstream = \"chunked\""), source, |_| ());
         assert_eq!(fs::read_to_string(&command[2]).unwrap(), "[[site.proxy]]\nto = ['127.0.0.1:3000']\n");
         fs::remove_dir_all(&folder).unwrap();
-        let said = parse("").unwrap_err().to_string();
-        assert!(said.contains("run `own`: config: unknown `{upstream}`, expected one of {address}"), "{said}");
+        let said = parse("", keys).unwrap_err();
+        assert!(said.contains("run `a`: config: unknown `{upstream}`, expected one of {address}"), "{said}");
     }
 
     #[test]
     fn weir_may_be_told_another_rate_than_the_link_s() {
-        let mut experiment = experiment();
         for told in ["10.5mbit", "auto", "5mbit..20mbit"] {
-            experiment.told = told.parse().ok();
-            let spec = experiment.runs().nth(1).unwrap();
-            let address = "198.18.0.1:8080".parse().unwrap();
-            let command =
-                weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
+            let command = files(PACED, |experiment| experiment.told = told.parse().ok());
             assert!(command.contains(&format!("--uplink {told} ")), "{command}");
         }
     }
 
     #[test]
     fn weir_is_told_the_limits_of_the_server() {
-        let mut experiment = experiment();
-        experiment.limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
-        let spec = experiment.runs().next().unwrap();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command = weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
+        let limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
+        let command = files("server = \"weir\"", |experiment| experiment.limits = limits);
         assert!(
             command.ends_with(
                 "--shaping off --client-connections 0 --max-accepted-connections 350 --idle-timeout 5s --backlog 512"
@@ -369,13 +350,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_one_client_is_the_runs_own() {
-        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n\
-            [[run]]\nname = \"off\"\nserver = \"weir\"\nflags = [\"--client-connections=9\"]\n";
-        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
-        let spec = experiment.runs().next().unwrap();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let (site, weir) = (Path::new("www"), Some(Path::new("weir")));
-        let command = server_command(&experiment, spec, address, site, Path::new("."), weir).unwrap().join(" ");
+        let command = files("server = \"weir\"\nflags = [\"--client-connections=9\"]", |_| ());
         assert!(command.ends_with("--shaping off --client-connections=9"), "{command}");
     }
 
@@ -393,27 +368,20 @@ mod tests {
 
     #[test]
     fn a_missing_weir_is_said() {
-        let experiment = experiment();
-        let spec = experiment.runs().next().unwrap();
-        let nowhere = Path::new("/nonexistent");
-        let address = "127.0.0.1:1".parse().unwrap();
-        let error = server_command(&experiment, spec, address, nowhere, nowhere, None).unwrap_err();
+        let (experiment, spec) = one("", "server = \"weir\"");
+        let (nowhere, address) = (Path::new("/nonexistent"), "127.0.0.1:1".parse().unwrap());
+        let error = server_command(&experiment, &spec, address, nowhere, nowhere, None).unwrap_err();
         assert!(error.to_string().starts_with("the program `weir` is not found"));
     }
 
     #[test]
     fn a_configuration_is_filled_in_and_run() {
-        let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
-            [[run]]\nname = \"own\"\nserver = \"weir\"\nshaping = \"paced\"\n\
+        let keys = "server = \"weir\"\nshaping = \"paced\"\n\
             config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{shaping}\"\n[server]\naccess_log = \"{access_log}\"\n\
-            [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
-        let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
-        let spec = experiment.runs().next().unwrap();
+            [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"";
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        let address = "198.18.0.1:8080".parse().unwrap();
-        let command =
-            server_command(&experiment, spec, address, folder.as_path(), &folder, Some(Path::new("weir"))).unwrap();
+        let command = command(keys, folder.as_path(), |_| ());
         assert_eq!(command[..2], ["weir", "run"]);
         let written = fs::read_to_string(&command[2]).unwrap();
         let log = folder.canonicalize().unwrap().join("access.json");
