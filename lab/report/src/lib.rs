@@ -9,6 +9,6 @@ mod table;
 mod testing;
 mod validity;
 
-pub use summary::{GivenUp, GroupSummary, PageTimesMs, ResponseTimeMs, RunSummary, SkippedRun, Summary};
+pub use summary::{GroupSummary, ResponseTimeMs, RunSummary, SkippedRun, Summary};
 pub use table::table;
 pub use validity::{CPU_MAX, LATENESS_P99_MAX, void_reason};

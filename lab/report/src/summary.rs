@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
-use record::{GIVEN_UP, JobRecord, PageRecord, Run};
+use record::{JobRecord, Run};
 use serde::Serialize;
-use stats::{mean, nearest_rank};
+use stats::nearest_rank;
 use units::Nanos;
 
 use crate::validity::{beat_wire_time, void_reason};
@@ -39,9 +39,6 @@ pub struct RunSummary {
     pub completed: usize,
     /// The number of jobs that ended in any other way. They count in every figure with the time that they waited.
     pub incomplete: usize,
-    /// The connections that the server's kernel gave up, if there were any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub given_up: Option<GivenUp>,
     /// The bytes of body received by all jobs.
     pub bytes: u64,
     pub response_time_ms: ResponseTimeMs,
@@ -54,19 +51,6 @@ pub struct RunSummary {
     /// The figures of each group of clients, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSummary>,
-    /// The times of pages, if pages were loaded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pages: Option<PageTimesMs>,
-}
-
-/// Connections that the server's kernel gave up during a run. Their clients wait until the run ends, so the mean over
-/// all requests measures how long the laboratory waits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct GivenUp {
-    /// The number of connections (TCPAbortOnTimeout).
-    pub connections: u64,
-    /// The mean response time of the requests that completed.
-    pub completed_mean_ms: Option<f64>,
 }
 
 /// The figures of one group of clients in a run.
@@ -90,23 +74,6 @@ pub struct ResponseTimeMs {
     pub p90: f64,
     pub p99: f64,
     pub max: f64,
-}
-
-/// The times of pages, from the instant at which the HTML of a page was due.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PageTimesMs {
-    pub count: usize,
-    /// The number of pages whose visitors left before the first view. They count with the time that they waited, as do
-    /// those that the end of the run cut.
-    pub left: usize,
-    /// The number of other incomplete pages: a request failed, or the run ended first.
-    pub not_whole: usize,
-    /// The time until the HTML, all style sheets and all blocking scripts had arrived.
-    pub first_view: ResponseTimeMs,
-    /// The time until these and all fonts had arrived.
-    pub with_fonts: ResponseTimeMs,
-    /// The time until everything had arrived.
-    pub full: ResponseTimeMs,
 }
 
 impl Summary {
@@ -135,25 +102,13 @@ impl RunSummary {
             shaping: manifest.shaping.clone(),
             completed,
             incomplete: records.len() - completed,
-            given_up: GivenUp::of(run),
             bytes: records.iter().map(|record| record.body_bytes).sum(),
             response_time_ms: ResponseTimeMs::of(records.iter().map(JobRecord::response_time).collect()),
             beat_wire_time: beat_wire_time(run),
             clock: manifest.environment.get("clock").cloned().unwrap_or_else(|| "real".into()),
             void: void_reason(run),
             groups: groups(run),
-            pages: PageTimesMs::of(&run.pages),
         }
-    }
-}
-
-impl GivenUp {
-    /// `None` if the kernel gave up no connection, or if they were not counted.
-    fn of(run: &Run) -> Option<GivenUp> {
-        let connections = run.manifest.environment.get(GIVEN_UP)?.parse().ok().filter(|count| *count > 0)?;
-        let completed = run.records.iter().filter(|record| record.is_complete());
-        let millis: Vec<f64> = completed.map(|record| record.response_time().as_millis_f64()).collect();
-        Some(GivenUp { connections, completed_mean_ms: mean(&millis) })
     }
 }
 
@@ -164,23 +119,6 @@ impl ResponseTimeMs {
         spans.sort_unstable();
         let percentile = |permille| nearest_rank(&spans, permille).unwrap_or_default().as_millis_f64();
         ResponseTimeMs { mean, p50: percentile(500), p90: percentile(900), p99: percentile(990), max: percentile(1000) }
-    }
-}
-
-impl PageTimesMs {
-    /// `None` for a run that loaded no pages.
-    fn of(pages: &[PageRecord]) -> Option<PageTimesMs> {
-        let until = |instant: fn(&PageRecord) -> u64| {
-            ResponseTimeMs::of(pages.iter().map(|page| Nanos(instant(page).saturating_sub(page.arrival_ns))).collect())
-        };
-        (!pages.is_empty()).then(|| PageTimesMs {
-            count: pages.len(),
-            left: pages.iter().filter(|page| page.left).count(),
-            not_whole: pages.iter().filter(|page| page.failed > 0 && !page.left).count(),
-            first_view: until(|page| page.first_view_ns),
-            with_fonts: until(|page| page.with_fonts_ns),
-            full: until(|page| page.full_ns),
-        })
     }
 }
 
@@ -217,7 +155,7 @@ mod tests {
         let run = RunSummary::of(&two_jobs([10, 4]));
         assert_eq!((run.completed, run.incomplete, run.bytes), (2, 0, 4000));
         assert_eq!(run.response_time_ms, ResponseTimeMs { mean: 7.0, p50: 4.0, p90: 10.0, p99: 10.0, max: 10.0 });
-        assert_eq!((run.void, run.groups, run.pages), (None, vec![], None));
+        assert_eq!((run.void, run.groups), (None, vec![]));
     }
 
     /// Other programs read this text: the names and their order are fixed.
@@ -235,18 +173,6 @@ mod tests {
         assert_eq!(json["skipped"], serde_json::json!([{ "name": "c", "reason": "no cake" }]));
     }
 
-    /// The large one of two jobs was given up, and waited for 10 s.
-    #[test]
-    fn what_the_kernel_gave_up_is_apart_from_the_mean() {
-        let mut run = two_jobs([10_000, 4]);
-        run.records[0].outcome = Outcome::TimedOut;
-        assert_eq!(RunSummary::of(&run).given_up, None, "nobody counted");
-        run.manifest.environment.insert(GIVEN_UP.into(), "1".into());
-        let summary = RunSummary::of(&run);
-        let given_up = GivenUp { connections: 1, completed_mean_ms: Some(4.0) };
-        assert_eq!((summary.given_up, summary.response_time_ms.mean), (Some(given_up), 5002.0));
-    }
-
     #[test]
     fn every_job_counts_in_its_group_however_it_ended() {
         let mut run = run("a", &[(0, 10, 1), (1, 10, 2), (2, 10, 3), (3, 10, 94)]);
@@ -257,26 +183,5 @@ mod tests {
         let seen = { summary.groups.iter() }.map(|g| (g.name.as_str(), g.jobs, g.completed, g.response_time_ms.mean));
         assert_eq!(seen.collect::<Vec<_>>(), [("a", 2, 2, 47.5), ("d", 2, 1, 2.5)]);
         assert_eq!(summary.groups[0].per_s, 2.0 / run.manifest.seconds);
-    }
-
-    #[test]
-    fn pages_by_hand() {
-        let page = |arrival_ms: u64, view_ms: u64, full_ms: u64, failed, left| PageRecord {
-            page: 0,
-            arrival_ns: arrival_ms * 1_000_000,
-            requests: 10,
-            bytes: 1000,
-            first_view_ns: (arrival_ms + view_ms) * 1_000_000,
-            with_fonts_ns: (arrival_ms + 2 * view_ms) * 1_000_000,
-            full_ns: (arrival_ms + full_ms) * 1_000_000,
-            failed,
-            left,
-        };
-        let pages =
-            [page(7, 1, 2, 0, false), page(5, 3, 10, 2, false), page(9, 2, 6, 0, false), page(8, 2, 2, 9, true)];
-        let found = PageTimesMs::of(&pages).unwrap();
-        assert_eq!((found.count, found.not_whole, found.left), (4, 1, 1));
-        assert_eq!((found.first_view.mean, found.with_fonts.mean), (2.0, 4.0));
-        assert_eq!((found.full.mean, found.full.p99), (5.0, 10.0));
     }
 }

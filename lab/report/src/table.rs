@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use units::Rate;
 
-use crate::{GivenUp, RunSummary, Summary};
+use crate::{RunSummary, Summary};
 
 /// Longer names of runs are cut, so that a row fits into 110 columns.
 const NAME_CHARS_MAX: usize = 22;
@@ -48,21 +48,6 @@ fn label(run: &RunSummary) -> String {
 /// The lines below the table for this run.
 fn remarks(run: &RunSummary) -> Vec<String> {
     let name = &run.name;
-    let pages = run.pages.map(|pages| {
-        format!(
-            "{name}: {} pages, {} of them left before the first view, {} not whole; first view {} ms in the mean (p99 {}), \
-             with fonts {} ms ({}), whole {} ms ({})",
-            pages.count,
-            pages.left,
-            pages.not_whole,
-            figure(pages.first_view.mean),
-            figure(pages.first_view.p99),
-            figure(pages.with_fonts.mean),
-            figure(pages.with_fonts.p99),
-            figure(pages.full.mean),
-            figure(pages.full.p99)
-        )
-    });
     let groups = run.groups.iter().map(|group| {
         let times = group.response_time_ms;
         format!(
@@ -78,21 +63,8 @@ fn remarks(run: &RunSummary) -> Vec<String> {
     });
     let beat = (run.beat_wire_time > 0)
         .then(|| format!("{name}: {} jobs beat their own wire time: the link does not serialise", run.beat_wire_time));
-    let given_up = run.given_up.map(|given_up| told(run, given_up));
     let void = run.void.iter().map(|reason| format!("VOID {name}: {reason}"));
-    pages.into_iter().chain(groups).chain(given_up).chain(beat).chain(void).collect()
-}
-
-/// Adds the mean of the completed requests to a mean that is dominated by the laboratory's own waiting time.
-fn told(run: &RunSummary, given_up: GivenUp) -> String {
-    let (name, count) = (&run.name, given_up.connections);
-    let share = 100.0 * count as f64 / (run.completed + run.incomplete).max(1) as f64;
-    let mean = given_up.completed_mean_ms.map_or("none".into(), |ms| format!("{} ms", figure(ms)));
-    format!(
-        "{name}: the server's kernel gave up connections: {count} ({} % of the requests). Their clients waited until the run ended; the \
-         mean of the requests that completed is {mean}",
-        figure(share)
-    )
+    groups.chain(beat).chain(void).collect()
 }
 
 /// Formats three significant digits, or all digits before the point.
@@ -124,7 +96,6 @@ mod tests {
         });
         runs[0].manifest.name = "a-name-of-more-than-any-table-has-room-for".into();
         runs[0].manifest.void = Some("the link was wrong".into());
-        runs[0].manifest.environment.insert(record::GIVEN_UP.into(), "1".into());
         runs[1].records[7].outcome = record::Outcome::Incomplete;
         runs[1].records[8].end_ns = runs[1].records[8].arrival_ns + 1;
         runs[1].records[8].group = 1;
@@ -140,8 +111,6 @@ first-light: 400 jobs, link 8mbit, rho 0.8
 run                          completed  others  mean, ms   p50   p90   p99   max
 a-name-of-more-than-a… VOID        400       0      45.0  40.0  40.0  90.0  90.0
 weir-paced-srpt                    399       1      9.80  2.00  2.00  80.0  80.0
-a-name-of-more-than-any-table-has-room-for: the server's kernel gave up connections: 1 (0.250 % of the requests). Their \
-clients waited until the run ended; the mean of the requests that completed is 45.0 ms
 VOID a-name-of-more-than-any-table-has-room-for: the link was wrong
 weir-paced-srpt, near: 399 jobs, 398 complete, 198 per second; mean 9.82 ms, p50 2.00, p99 80.0
 weir-paced-srpt, far: 1 jobs, 1 complete, 0.500 per second; mean 0.000 ms, p50 0.000, p99 0.000
