@@ -18,7 +18,7 @@ mod size;
 mod streaming;
 
 pub use growth::GrowthBins;
-pub use moments::{mean, mean_nanos, scv, variance};
+pub use moments::{mean, mean_nanos};
 pub use rank::nearest_rank;
 pub use saturation::{Saturation, Sent, Work, saturation};
 pub use size::{SIZE_DECADES, size_decade, weighted_mean};
