@@ -78,7 +78,6 @@ fn settings(limits: &Limits) -> Vec<(&'static str, String)> {
         ("net/core/somaxconn", limits.accept_queue.map(|length| length.to_string())),
         ("net/ipv4/tcp_syncookies", limits.syn_cookies.map(|are_sent| u8::from(are_sent).to_string())),
         ("net/ipv4/tcp_wmem", limits.tcp_wmem.map(buffer)),
-        ("net/ipv4/tcp_rmem", limits.tcp_rmem.map(buffer)),
         ("net/ipv4/tcp_orphan_retries", limits.orphan_retries.map(|retries| retries.to_string())),
         ("net/ipv4/tcp_retries2", limits.orphan_retries.map(|retries| retries.to_string())),
         ("net/ipv4/tcp_recovery", limits.recovery.map(|bits| bits.to_string())),

@@ -76,9 +76,6 @@ pub struct Limits {
     /// The send buffer on both sides: minimum, default and maximum bytes, such as `4096 16384 65536`.
     #[serde(default, deserialize_with = "buffer")]
     pub tcp_wmem: Option<[u64; 3]>,
-    /// The receive buffer on both sides, in the same form.
-    #[serde(default, deserialize_with = "buffer")]
-    pub tcp_rmem: Option<[u64; 3]>,
     /// The bits of `tcp_recovery`: 1 is RACK.
     #[serde(default, deserialize_with = "recovery")]
     pub recovery: Option<u64>,
@@ -224,7 +221,7 @@ mod tests {
             ("mss = 1500", "`1500` is not a segment size in bytes: write 88 to 1460"),
             ("initial_window = 0", "`0` is not an initial window"),
             ("tcp_wmem = \"4096 2048 65536\"", "`4096 2048 65536` is no buffer"),
-            ("tcp_rmem = \"4096\"", "`4096` is no buffer"),
+            ("tcp_wmem = \"4096\"", "`4096` is no buffer"),
             ("orphan_retries = 256", "`256` is not a number of tries: write 1 to 255"),
             ("recovery = 8", "`8` is not a value of tcp_recovery: write 0 to 7"),
             ("syn_queues = 8", "unknown field `syn_queues`"),
