@@ -1,20 +1,16 @@
 //! `weirlab sim` as its users see it: the program, its JSON, its exit statuses.
 
+mod common;
+
 use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn weirlab(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weirlab")).args(args).output().unwrap()
-}
+use common::{Folder, text};
 
 fn sim(args: &str) -> Output {
-    weirlab(&[&["sim"][..], &args.split_whitespace().collect::<Vec<_>>()].concat())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+    Command::new(env!("CARGO_BIN_EXE_weirlab")).arg("sim").args(args.split_whitespace()).output().unwrap()
 }
 
 fn json(args: &str) -> Value {
@@ -70,17 +66,15 @@ fn the_shipped_trace_replays_to_its_end() {
 /// for all of them.
 #[test]
 fn clients_of_a_trace_share_the_link() {
-    let folder = std::env::temp_dir().join(format!("weirlab-sim-clients-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("clients");
     let rows = (0..100).map(|n| match n % 10 {
         9 => format!("{}.0,1000,200,{n}\n", n - 9),
         _ => format!("{}.0,100000,200,5\n", n / 10 * 10),
     });
-    let trace = folder.join("clients.csv");
+    let trace = folder.file("clients.csv");
     fs::write(&trace, format!("epoch_s,size_bytes,status,client\n{}", rows.collect::<String>())).unwrap();
-    let args = format!("--policy fcfs --rho 0.9 --clients trace --trace {}", trace.display());
+    let args = format!("--policy fcfs --rho 0.9 --clients trace --trace {trace}");
     let (with, without) = (json(&format!("{args} --client-share 200KB")), json(&format!("{args} --client-share off")));
-    fs::remove_dir_all(&folder).unwrap();
     assert_eq!((&with["clients"], &without["clients"]), (&Value::from(11), &Value::from(11)));
     assert_eq!((&with["service"]["chunk_bytes"], &without["service"]), (&Value::from(1448), &Value::from("fluid")));
     let [with, without] = [with, without].map(|found| number(&found, "/response_time_ms/mean"));
@@ -262,22 +256,20 @@ root = \"www\"
 /// The classes of a file replace the policy: the first has the link to itself, as if the others did not exist.
 #[test]
 fn the_classes_of_a_file_are_simulated() {
-    let folder = std::env::temp_dir().join(format!("weirlab-classes-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("weir.toml");
+    let folder = Folder::new("classes");
+    let file = folder.file("weir.toml");
     fs::write(&file, CLASSES).unwrap();
     let load = "--rho 0.8 --dist exponential:mean=5000 --jobs 20000 --classes 0.5,0.5 --chunk 1460";
-    let of_file = json(&format!("{load} --class-table {}", file.display()));
+    let of_file = json(&format!("{load} --class-table {file}"));
     let [paid, free] = [0, 1].map(|class| number(&of_file, &format!("/by_class/{class}/response_time_ms_mean")));
     // Preemptive priority: at a load of 0.4 srpt takes less than first come, first served, 4 ms / (1 - 0.4).
     assert!(paid < 4.0 / 0.6 && free > 2.0 * paid, "{paid} ms, {free} ms");
     assert_eq!(of_file["spec"]["policy"], "classes");
-    let output = sim(&format!("{load} --class-table {} --policy srpt", file.display()));
+    let output = sim(&format!("{load} --class-table {file} --policy srpt"));
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("cannot be used with"));
     fs::write(&file, "[[site]]\nroot = \"r\"\n").unwrap();
-    let output = sim(&format!("{load} --class-table {}", file.display()));
+    let output = sim(&format!("{load} --class-table {file}"));
     assert!(output.status.code() == Some(1) && text(&output.stderr).contains("expected a [[class]] table"));
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Ranks that grow as a job is served are close to their closed form by default, and the chosen chunk is reported.
@@ -293,4 +285,62 @@ fn a_rank_that_grows_has_small_chunks_and_says_so() {
     assert!((twice / las - 1.0).abs() < 0.02, "{twice} for {las}");
     let said = text(&sim(&format!("{MM1} --policy rank:sent*2")).stderr);
     assert!(said.contains(&format!("service is in chunks of {bytes} bytes (--chunk)")), "{said}");
+}
+
+/// The load of the tests of the packet model.
+const PACKET: &str = "--model packet --dist exponential:mean=5000";
+
+#[test]
+fn every_flag_reaches_the_packet_model() {
+    let base = format!("{PACKET} --policy fair --rho 0.5 --seconds 5");
+    let plain = json(&base);
+    for flags in [
+        "--shaping paced",
+        "--bottleneck fifo:5",
+        "--shaper wire",
+        "--tcp 2003",
+        "--initial-window 2 --rtt 50ms",
+        "--mtu 536",
+        "--gso-segments 2",
+        "--rtt 10ms --jitter 5ms",
+        "--loss 0.05",
+        "--loss-back 0.05",
+        "--wans 50ms/10ms/0.005,100ms/20ms/0.01",
+        "--per-connection 5",
+        "--workers 1",
+        "--syn-queue 1 --initial-rto 500ms --rtt 20ms",
+        "--abort-after 5ms --retries 2",
+    ] {
+        let mut found = json(&format!("{base} {flags}"));
+        for key in ["spec", "cpu_seconds", "jobs_per_second", "peak_rss_bytes"] {
+            found[key] = plain[key].clone();
+        }
+        assert_ne!(found, plain, "{flags}");
+    }
+}
+
+#[test]
+fn a_mistake_about_packets_is_one_line_that_names_its_field() {
+    for (flags, says) in [
+        ("--drain paced", "`--drain` is gone: write --shaping"),
+        ("--shaping full", "--shaping: unknown value `full`; expected one of off, paced, bands"),
+        ("--shaping bands", "shaping `bands` needs a policy with bands"),
+        ("--bottleneck fifo:x", "--bottleneck: `fifo:x`"),
+        ("--bottleneck red", "--bottleneck: unknown value `red`; expected fifo"),
+        ("--shaper tbf", "--shaper: unknown value `tbf`; expected wire"),
+        ("--tcp vegas", "--tcp: unknown value `vegas`; expected one of linux, router, 2003"),
+        ("--rtt 10", "--rtt: `10` is not a duration"),
+        ("--loss -0.1", "loss of -0.1 is out of range"),
+        ("--loss nan", "loss of NaN is out of range"),
+        ("--wans 50ms/0.1", "--wans: `50ms/0.1` is no path"),
+        ("--retries 2", "--retries: nobody tries again"),
+        ("--mtu 60", "--mtu: 60 is out of range"),
+        ("--per-connection 0", "per_connection of 0"),
+        ("--chunk 1000", "--chunk: it belongs to --model queue"),
+        ("--rho -1", "--rho:"),
+    ] {
+        let rho = if flags.starts_with("--rho") { "" } else { "--rho 0.5" };
+        refused(&format!("{PACKET} --policy srpt --seconds 1 {rho} {flags}"), 2, says);
+    }
+    refused(&format!("{PACKET} --policy srpt --rho 0.5"), 2, "--seconds: arrivals have no end");
 }

@@ -1,50 +1,30 @@
 //! `weirlab trace` as its users see it: the program, real files, exit statuses.
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use common::{Folder, text};
 
 use workload::{Filter, LoadProfile, Log, ReadOptions, Scaling};
 
-/// A folder for each test, removed afterwards.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().into()
-    }
-
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        fs::write(self.0.join(name), content).unwrap();
-        self.path(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
+/// Writes a file, and returns its path.
+fn write(folder: &Folder, name: &str, content: impl AsRef<[u8]>) -> String {
+    fs::write(folder.file(name), content).unwrap();
+    folder.file(name)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn names(folder: &Folder) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 fn trace(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weirlab")).arg("trace").args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// The standard output of a command that must succeed.
@@ -75,14 +55,14 @@ fn without_conditions_nothing_is_lost() {
     let folder = Folder::new("whole");
     for (name, content) in [("whole.csv", CSV), ("fraction.csv", "epoch_s,size_bytes\n0.0,1\n0.000000001,2\n7.25,3\n")]
     {
-        let source = folder.file(name, content);
-        let (packed, back) = (folder.path("packed.csv.gz"), folder.path("back.csv"));
+        let source = write(&folder, name, content);
+        let (packed, back) = (folder.file("packed.csv.gz"), folder.file("back.csv"));
         done(&["cut", &source, "--out", &packed]);
         done(&["cut", &packed, "--out", &back]);
         assert_eq!(fs::read(&packed).unwrap()[..2], [0x1f, 0x8b]);
         assert_eq!(fs::read_to_string(&back).unwrap(), content);
     }
-    assert_eq!(folder.names(), ["back.csv", "fraction.csv", "packed.csv.gz", "whole.csv"]);
+    assert_eq!(names(&folder), ["back.csv", "fraction.csv", "packed.csv.gz", "whole.csv"]);
 }
 
 #[test]
@@ -95,7 +75,7 @@ fn cut_by_the_clock_of_the_busy_day() {
             .iter()
             .map(|(second, size)| format!("{},{size},200\n", day + second))
             .collect();
-    let (source, out) = (folder.file("a.csv", lines.concat()), folder.path("b.csv"));
+    let (source, out) = (write(&folder, "a.csv", lines.concat()), folder.file("b.csv"));
     done(&["cut", &source, "--from", "16:00", "--to", "17:00", "--max", "64KiB", "--out", &out]);
     assert_eq!(fs::read_to_string(&out).unwrap(), "epoch_s,size_bytes,status\n894038400,4,200\n");
     done(&["cut", &source, "--from", "1998-05-01T16:00:01Z", "--out", &out]);
@@ -109,7 +89,7 @@ fn cut_by_the_clock_of_the_busy_day() {
 fn make_makes_the_shipped_trace_again() {
     let folder = Folder::new("make");
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/synthetic.csv.gz");
-    let (made, kept, carried) = (folder.path("made.csv"), folder.path("kept.csv"), folder.path("carried.csv"));
+    let (made, kept, carried) = (folder.file("made.csv"), folder.file("kept.csv"), folder.file("carried.csv"));
     done(&["make", "--out", &made]);
     done(&["cut", shipped.to_str().unwrap(), "--out", &kept]);
     done(&["cut", "synthetic", "--out", &carried]);
@@ -122,7 +102,7 @@ fn make_makes_the_shipped_trace_again() {
 #[test]
 fn make_takes_a_seed_and_a_number() {
     let folder = Folder::new("seed");
-    let (one, two) = (folder.path("1.csv"), folder.path("2.csv"));
+    let (one, two) = (folder.file("1.csv"), folder.file("2.csv"));
     done(&["make", "--seed", "1", "--jobs", "50", "--out", &one]);
     done(&["make", "--seed", "2", "--jobs", "50", "--out", &two]);
     assert_eq!(fs::read_to_string(&one).unwrap().lines().count(), 51);
@@ -132,7 +112,7 @@ fn make_takes_a_seed_and_a_number() {
 #[test]
 fn bad_lines_are_told_and_strict_stops() {
     let folder = Folder::new("bad");
-    let (source, out) = (folder.file("a.csv", "1,5\nx,6\n2,7\n"), folder.path("b.csv"));
+    let (source, out) = (write(&folder, "a.csv", "1,5\nx,6\n2,7\n"), folder.file("b.csv"));
     let output = trace(&["cut", &source, "--out", &out]);
     assert!(output.status.success());
     assert!(text(&output.stderr).contains("1 bad line, first line 2: the time is not"), "{}", text(&output.stderr));
@@ -144,28 +124,28 @@ fn bad_lines_are_told_and_strict_stops() {
 #[test]
 fn what_cannot_be_read_is_said_in_a_line() {
     let folder = Folder::new("unreadable");
-    let (made, out) = (folder.path("a.csv.gz"), folder.path("out.csv"));
+    let (made, out) = (folder.file("a.csv.gz"), folder.file("out.csv"));
     done(&["make", "--jobs", "5000", "--out", &made]);
     let whole = fs::read(&made).unwrap();
     for (source, why) in [
-        (folder.path("none"), "No such file"),
-        (folder.path("."), "directory"),
-        (folder.file("empty", ""), "the file is empty"),
-        (folder.file("page", "<html>\n"), "not a request log"),
-        (folder.file("header", "epoch_s,size_bytes\n"), "no requests in it"),
-        (folder.file("half.gz", &whole[..whole.len() / 2]), "truncated"),
+        (folder.file("none"), "No such file"),
+        (folder.file("."), "directory"),
+        (write(&folder, "empty", ""), "the file is empty"),
+        (write(&folder, "page", "<html>\n"), "not a request log"),
+        (write(&folder, "header", "epoch_s,size_bytes\n"), "no requests in it"),
+        (write(&folder, "half.gz", &whole[..whole.len() / 2]), "truncated"),
     ] {
         let said = fails(1, &["cut", &source, "--out", &out]);
         assert!(said.starts_with("weirlab: ") && said.contains(&source) && said.contains(why), "{said}");
     }
-    let forced = fails(1, &["cut", "--format", "log", &folder.file("b.csv", CSV), "--out", &out]);
+    let forced = fails(1, &["cut", "--format", "log", &write(&folder, "b.csv", CSV), "--out", &out]);
     assert!(forced.contains("no requests in it: 4 bad lines, first line 1: there is no time like"), "{forced}");
 }
 
 #[test]
 fn nonsense_is_a_usage_error() {
     let folder = Folder::new("usage");
-    let (source, out) = (folder.file("a.csv", CSV), folder.path("b.csv"));
+    let (source, out) = (write(&folder, "a.csv", CSV), folder.file("b.csv"));
     for (args, why) in [
         (vec!["cut", &source, "--out", &out, "--format", "apache"], "worldcup-csv"),
         (vec!["cut", &source, "--out", &out, "--from", "4pm"], "16:00"),
@@ -178,19 +158,19 @@ fn nonsense_is_a_usage_error() {
         let said = fails(2, &args);
         assert!(said.contains(why), "{args:?}: {said}");
     }
-    assert_eq!(folder.names(), ["a.csv"]);
+    assert_eq!(names(&folder), ["a.csv"]);
 }
 
 #[test]
 fn a_failure_leaves_the_old_file_and_nothing_else() {
     let folder = Folder::new("old");
-    let (source, out) = (folder.file("a.csv", CSV), folder.file("b.csv", "old"));
+    let (source, out) = (write(&folder, "a.csv", CSV), write(&folder, "b.csv", "old"));
     assert!(fails(1, &["cut", &source, "--status", "404", "--out", &out]).contains("none of its 3 requests"));
     assert!(fails(1, &["cut", &source, "--out", "/dev/full"]).contains("/dev/full: No space left"));
-    fails(1, &["cut", &source, "--out", &folder.path("none/c.csv")]);
-    fails(1, &["cut", &source, "--out", &folder.path(".")]);
+    fails(1, &["cut", &source, "--out", &folder.file("none/c.csv")]);
+    fails(1, &["cut", &source, "--out", &folder.file(".")]);
     assert_eq!(
-        (fs::read_to_string(&out).unwrap().as_str(), folder.names()),
+        (fs::read_to_string(&out).unwrap().as_str(), names(&folder)),
         ("old", vec!["a.csv".into(), "b.csv".into()])
     );
 }
@@ -217,7 +197,7 @@ fn real_logs_have_their_known_figures() {
 
     // The hour and the day of the experiments, and the number of jobs that they give in a minute.
     let folder = Folder::new("real");
-    let hour = folder.path("hour.csv.gz");
+    let hour = folder.file("hour.csv.gz");
     done(&[
         "cut", &sample, "--from", "16:00", "--to", "17:00", "--status", "200", "--min", "1", "--max", "2020644",
         "--out", &hour,
@@ -251,8 +231,8 @@ fn minute_at(path: &str, rho: f64) -> usize {
 #[test]
 fn the_file_that_is_read_is_not_written_over() {
     let folder = Folder::new("same");
-    let log = folder.file("log.csv", "epoch_s,size_bytes,status\n1,5,200\n2,6,304\n");
-    let link = folder.path("link.csv");
+    let log = write(&folder, "log.csv", "epoch_s,size_bytes,status\n1,5,200\n2,6,304\n");
+    let link = folder.file("link.csv");
     std::os::unix::fs::symlink(&log, &link).unwrap();
     for out in [&log, &link] {
         let said = fails(2, &["cut", &log, "--out", out]);

@@ -36,10 +36,10 @@ impl Upstream {
         // Several tests have the same framing.
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder::new("upstream", &number.to_string());
+        let folder = Folder::new(&number.to_string());
         std::fs::create_dir(folder.path().join("a")).unwrap();
-        std::fs::write(folder.path().join("a/large.bin"), body()).unwrap();
-        std::fs::write(folder.path().join("small.bin"), "small").unwrap();
+        std::fs::write(folder.file("a/large.bin"), body()).unwrap();
+        std::fs::write(folder.file("small.bin"), "small").unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_weirlab"))
             .args(["upstream", &folder.path().display().to_string()])
             .args(["--listen", "127.0.0.1:0", "--framing", framing])
@@ -125,8 +125,8 @@ fn until_the_connection_closes() {
 #[test]
 fn nothing_outside_of_its_folder_and_no_bodies() {
     let upstream = Upstream::start("length");
-    let folder = Folder::new("upstream", "beside");
-    std::fs::write(folder.path().join("secret"), "secret").unwrap();
+    let folder = Folder::new("beside");
+    std::fs::write(folder.file("secret"), "secret").unwrap();
     let beside = folder.path().file_name().unwrap().to_str().unwrap();
     for (request, status) in [
         (format!("GET /../{beside}/secret HTTP/1.0\r\n\r\n"), "404"),

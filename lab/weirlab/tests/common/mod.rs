@@ -6,15 +6,19 @@ use std::path::{Path, PathBuf};
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates the folder. `of` is the subject of the tests, so that two tests of the same name do not conflict.
-    pub fn new(of: &str, test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("weirlab-{of}-{}-{test}", std::process::id()));
+    pub fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weirlab-{}-{test}", std::process::id()));
         std::fs::create_dir_all(&path).expect("the temporary folder can be made");
         Folder(path)
     }
 
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The path of a file in it, as an argument.
+    pub fn file(&self, name: &str) -> String {
+        self.path().join(name).display().to_string()
     }
 }
 

@@ -1,12 +1,14 @@
 //! `weirlab load` as a user or the lab runs it, with a small server in the test.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod scarcity;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use common::{Folder, text};
 use record::{Outcome, PageRecord, Run};
 use serde_json::Value;
 
@@ -41,27 +43,12 @@ fn answer(mut stream: TcpStream) {
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'x'; size]));
 }
 
-/// A folder for this test with a trace of four jobs, removed when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("weirlab-load-{test}-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let trace = "epoch_s,size_bytes,status\n0.0,100,200\n0.1,20000,200\n0.2,300,200\n0.5,40,200\n";
-        std::fs::write(folder.join("trace.csv"), trace).unwrap();
-        Folder(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder for this test with a trace of four jobs.
+fn with_trace(test: &str) -> Folder {
+    let folder = Folder::new(test);
+    let trace = "epoch_s,size_bytes,status\n0.0,100,200\n0.1,20000,200\n0.2,300,200\n0.5,40,200\n";
+    std::fs::write(folder.file("trace.csv"), trace).unwrap();
+    folder
 }
 
 fn load(words: &[&str]) -> Command {
@@ -77,16 +64,16 @@ fn run(words: &[&str]) -> Output {
 /// The exit status and the single line on standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = run(words);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = text(&output.stderr);
     assert!(output.stdout.is_empty() && said.starts_with("weirlab: ") && said.lines().count() == 1, "{said}");
     (output.status.code(), said)
 }
 
 #[test]
 fn records_and_prints_what_came_of_every_job() {
-    let folder = Folder::new("all");
+    let folder = with_trace("all");
     let url = format!("http://{}/files/", server());
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = ["--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--json", "--out", &out];
     let labels = ["--name", "n", "--policy", "srpt", "--shaping", "paced", "--seed", "7"];
     let output = run(&[&[url.as_str()][..], &words, &labels].concat());
@@ -111,10 +98,10 @@ fn records_and_prints_what_came_of_every_job() {
 
 #[test]
 fn impatient_users_of_two_groups_are_recorded() {
-    let folder = Folder::new("impatient");
+    let folder = with_trace("impatient");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/files/", listener.local_addr().unwrap());
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--json", "--out", &out];
     let users = ["--server", "mute", "--abort", "30ms", "--retries", "2"];
     let clients = ["--client", "near=127.0.0.7-127.0.0.9@0.5", "--client", "far=127.0.0.10@0.5", "--seed", "2"];
@@ -131,9 +118,9 @@ fn impatient_users_of_two_groups_are_recorded() {
 
 #[test]
 fn a_table_for_people() {
-    let folder = Folder::new("table");
+    let folder = with_trace("table");
     let url = format!("http://{}/files/", server());
-    let output = run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit"]);
+    let output = run(&[&url, "--trace", &folder.file("trace.csv"), "--rate", "200", "--uplink", "10mbit"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.starts_with("jobs           4: 4 complete\n"), "{said}");
     assert!(["response time", "lateness", "client", "void"].iter().all(|part| said.contains(part)), "{said}");
@@ -142,10 +129,10 @@ fn a_table_for_people() {
 /// A server without the files: the time of its errors is no result, and the table says so.
 #[test]
 fn wrong_answers_void_the_run() {
-    let folder = Folder::new("elsewhere");
-    let (url, out) = (format!("http://{}/elsewhere", server()), folder.path("run"));
+    let folder = with_trace("elsewhere");
+    let (url, out) = (format!("http://{}/elsewhere", server()), folder.file("run"));
     let output =
-        run(&[&url, "--trace", &folder.path("trace.csv"), "--rate", "200", "--uplink", "10mbit", "--out", &out]);
+        run(&[&url, "--trace", &folder.file("trace.csv"), "--rate", "200", "--uplink", "10mbit", "--out", &out]);
     let [table, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     let why = format!("4 of 4 answers were wrong: status 404 came for {url}/100.bin, and not 200 with 100 bytes");
     assert_eq!((output.status.code(), said.as_str()), (Some(1), format!("weirlab: {why}\n").as_str()));
@@ -158,7 +145,7 @@ fn wrong_answers_void_the_run() {
 
 /// The JSON object, and the recorded run.
 fn recorded(folder: &Folder, words: &[&str]) -> (Value, Run) {
-    let (url, out) = (format!("http://{}/files/", server()), folder.path("run"));
+    let (url, out) = (format!("http://{}/files/", server()), folder.file("run"));
     let output = run(&[&[url.as_str(), "--json", "--uplink", "10mbit", "--out", &out], words].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     (serde_json::from_slice(&output.stdout).unwrap(), Run::read(out.as_ref()).unwrap())
@@ -166,8 +153,8 @@ fn recorded(folder: &Folder, words: &[&str]) -> (Value, Run) {
 
 #[test]
 fn a_profile_decides_when_jobs_come() {
-    let folder = Folder::new("profile");
-    let trace = folder.path("even.csv");
+    let folder = with_trace("profile");
+    let trace = folder.file("even.csv");
     let lines: String = (0..50).map(|n| format!("{n},1208,200\n")).collect();
     std::fs::write(&trace, format!("epoch_s,size_bytes,status\n{lines}")).unwrap();
     // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the second.
@@ -181,7 +168,7 @@ fn a_profile_decides_when_jobs_come() {
 
 #[test]
 fn users_wait_before_they_ask_again() {
-    let folder = Folder::new("users");
+    let folder = with_trace("users");
     let (printed, Run { manifest, records, .. }) = recorded(&folder, &["--users", "20", "--seconds", "4"]);
     assert_eq!((manifest.closed.as_deref(), &printed["closed"]), (Some("20 users"), &"20 users".into()));
     assert_eq!(manifest.environment["trace"], "SURGE of 002");
@@ -191,7 +178,7 @@ fn users_wait_before_they_ask_again() {
 
 #[test]
 fn pages_are_recorded_beside_their_requests() {
-    let folder = Folder::new("pages");
+    let folder = with_trace("pages");
     // A visit of one page, for whose images nobody has to scroll.
     let words = ["--pages", "--patient", "--rho", "0.8", "--seconds", "1", "--seed", "1"];
     let (_, Run { manifest, records, pages }) = recorded(&folder, &words);
@@ -212,7 +199,7 @@ fn pages_are_recorded_beside_their_requests() {
 
 #[test]
 fn surge_is_asked_for_at_a_load() {
-    let folder = Folder::new("surge");
+    let folder = with_trace("surge");
     let (printed, Run { manifest, records, .. }) = recorded(&folder, &["--surge", "--rho", "0.5", "--seconds", "2"]);
     assert_eq!((manifest.rho, &manifest.closed), (0.5, &None));
     assert!(records.len() > 20 && records.iter().all(|record| (76..=2_000_000).contains(&record.size_bytes)));
@@ -303,9 +290,9 @@ fn a_trace_that_is_not_there_is_named() {
 
 #[test]
 fn a_recorded_run_is_not_written_over() {
-    let folder = Folder::new("twice");
+    let folder = with_trace("twice");
     let url = format!("http://{}/files/", server());
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--out", &out];
     assert!(run(&words).status.success());
     let (status, said) = refused(&words);
@@ -315,28 +302,28 @@ fn a_recorded_run_is_not_written_over() {
 /// `/dev/full` represents a full disk.
 #[test]
 fn a_full_disk_is_said_with_the_name_of_the_file() {
-    let folder = Folder::new("full");
+    let folder = with_trace("full");
     let url = format!("http://{}/files/", server());
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = [&url, "--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--out", &out];
     std::fs::create_dir_all(&out).unwrap();
-    let part = folder.0.join("run/.part-records.parquet");
+    let part = folder.path().join("run/.part-records.parquet");
     std::os::unix::fs::symlink("/dev/full", &part).unwrap();
     let (status, said) = refused(&words);
     assert!(status == Some(1) && said.contains("records.parquet") && said.contains("No space left"), "{said}");
-    assert!(!folder.0.join("run/manifest.json").exists() && !part.exists());
+    assert!(!folder.path().join("run/manifest.json").exists() && !part.exists());
 }
 
 /// The server accepts nothing, so the first jobs are outstanding when the signal arrives, an hour before the last is
 /// due.
 #[test]
 fn an_interrupted_run_is_written_and_void() {
-    let folder = Folder::new("interrupted");
+    let folder = with_trace("interrupted");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::fs::write(folder.path("trace.csv"), "epoch_s,size_bytes,status\n0,100,200\n0.5,100,200\n9000000,100,200\n")
+    std::fs::write(folder.file("trace.csv"), "epoch_s,size_bytes,status\n0,100,200\n0.5,100,200\n9000000,100,200\n")
         .unwrap();
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = [&url, "--trace", &trace, "--rho", "0.0000001", "--uplink", "10mbit", "--server", "x", "--out", &out];
     let child = load(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The probe of the server, and the first two jobs: the signal handlers have long been installed by then.
@@ -356,8 +343,8 @@ fn an_interrupted_run_is_written_and_void() {
 /// folder.
 #[test]
 fn webstones_clients_ask_by_class() {
-    let folder = Folder::new("webstone");
-    let (url, out) = (format!("http://{}/files/", server()), folder.path("run"));
+    let folder = with_trace("webstone");
+    let (url, out) = (format!("http://{}/files/", server()), folder.file("run"));
     let words =
         ["--webstone", "WA", "--class", "A:3", "--class", "B:2=b.example", "--seconds", "1", "--uplink", "100mbit"];
     let output = run(&[&[url.as_str(), "--out", &out, "--json"], &words[..]].concat());

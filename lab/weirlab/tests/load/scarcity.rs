@@ -6,7 +6,7 @@ use std::process::Command;
 use record::Run;
 use serde_json::Value;
 
-use super::Folder;
+use super::with_trace;
 
 /// A limit of 80 descriptors; those that are not for connections are reserved.
 const DESCRIPTORS: u32 = 80;
@@ -28,10 +28,10 @@ fn weirlab_with(descriptors: u32) -> Command {
 /// The server accepts nothing, so every connection stays open until the end.
 #[test]
 fn want_of_descriptors_voids_the_run() {
-    let folder = Folder::new("descriptors");
+    let folder = with_trace("descriptors");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
+    let (trace, out) = (folder.file("trace.csv"), folder.file("run"));
     let words = [&url, "--trace", &trace, "--rate", "1000", "--seconds", "0.1", "--uplink", "1gbit"];
     let more = ["--grace", "200ms", "--server", "mute", "--json", "--out", &out];
     let output = weirlab_with(DESCRIPTORS).args(words).args(more).output().unwrap();

@@ -19,8 +19,8 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(name: &str, experiment: &str) -> Bench {
-        let own = Folder::new("run", name);
-        fs::write(own.path().join("small.toml"), experiment).unwrap();
+        let own = Folder::new(name);
+        fs::write(own.file("small.toml"), experiment).unwrap();
         Bench { folder: own.path().into(), _removed: own }
     }
 
