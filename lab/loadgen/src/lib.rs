@@ -17,22 +17,7 @@
 //! use std::ops::ControlFlow;
 //! use units::Nanos;
 //! use workload::{Job, Scheduled};
-//! let plan = Plan {
-//!     target: "127.0.0.1:8080".parse().unwrap(),
-//!     host: "localhost:8080".into(),
-//!     prefix: "/files/".into(),
-//!     sites: vec![],
-//!     routes: None,
-//!     documents: None,
-//!     per_connection: 1,
-//!     grace: Nanos::from_secs(10),
-//!     patience: None,
-//!     clients: vec![],
-//!     seed: 1,
-//!     client_connections: None,
-//!     protocol: loadgen::Protocol::Http1,
-//!     tls: None,
-//! };
+//! let plan = Plan::new("127.0.0.1:8080".parse().unwrap(), "localhost:8080");
 //! let jobs: Vec<Job> = (0..10).map(|n| Job { arrival: Nanos::from_millis(n), size_bytes: 512, client: None }).collect();
 //! let outcome = loadgen::run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap();
 //! assert_eq!(outcome.records.len(), 10);

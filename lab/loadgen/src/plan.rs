@@ -129,6 +129,27 @@ const RETRIES_MAX: u32 = 1000;
 const SHARES_WITHIN: f64 = 1e-6;
 
 impl Plan {
+    /// Creates the plan of one request on each connection, over HTTP/1.1 and without TLS, for files at `/`. All
+    /// requests are made, and their responses have a second after the last of them.
+    pub fn new(target: SocketAddr, host: &str) -> Plan {
+        Plan {
+            target,
+            host: host.into(),
+            prefix: "/".into(),
+            sites: vec![],
+            routes: None,
+            documents: None,
+            per_connection: 1,
+            grace: Nanos::from_secs(1),
+            patience: None,
+            clients: vec![],
+            seed: 1,
+            client_connections: None,
+            protocol: Protocol::Http1,
+            tls: None,
+        }
+    }
+
     /// Checks that the plan can be carried out, as far as this can be determined without a socket.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.per_connection == 0 {
@@ -253,22 +274,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn plan(per_connection: u64) -> Plan {
-        Plan {
-            target: "127.0.0.1:9".parse().unwrap(),
-            host: "h:9".into(),
-            prefix: "/".into(),
-            sites: vec![],
-            routes: None,
-            documents: None,
-            per_connection,
-            grace: Nanos::from_secs(1),
-            patience: None,
-            clients: vec![],
-            seed: 1,
-            client_connections: None,
-            protocol: Protocol::Http1,
-            tls: None,
-        }
+        Plan { per_connection, ..Plan::new("127.0.0.1:9".parse().unwrap(), "h:9") }
     }
 
     pub(crate) fn group(name: &str, addresses: &[&str], share: f64) -> ClientGroup {

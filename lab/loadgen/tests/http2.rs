@@ -25,22 +25,8 @@ const WHOLE: u8 = 4;
 const PATIENT: Nanos = Nanos::from_secs(60);
 
 fn plan(target: SocketAddr, streams: u32) -> Plan {
-    Plan {
-        target,
-        host: "localhost".into(),
-        prefix: "/".into(),
-        sites: vec![],
-        routes: None,
-        documents: None,
-        per_connection: u64::MAX,
-        grace: PATIENT,
-        patience: None,
-        clients: vec![],
-        seed: 1,
-        client_connections: None,
-        protocol: Protocol::Http2 { streams },
-        tls: None,
-    }
+    let protocol = Protocol::Http2 { streams };
+    Plan { per_connection: u64::MAX, grace: PATIENT, protocol, ..Plan::new(target, "localhost") }
 }
 
 /// So many jobs of ten bytes, a millisecond apart, the last of them later.

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use loadgen::{Outcome, Plan, Protocol, run};
+use loadgen::{Outcome, Plan, run};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use units::Nanos;
 use workload::{Job, Scheduled};
@@ -77,22 +77,8 @@ impl Network {
     /// What becomes of so many requests of a client to this address.
     fn ask(&self, address: &str, count: usize, grace: Nanos) -> Outcome {
         let target: SocketAddr = format!("{address}:{PORT}").parse().unwrap();
-        let plan = Plan {
-            target,
-            host: address.into(),
-            prefix: format!("/{}/", "a".repeat(REQUEST_BYTES)),
-            sites: vec![],
-            routes: None,
-            documents: None,
-            per_connection: 1,
-            grace,
-            patience: None,
-            clients: vec![],
-            seed: 1,
-            client_connections: None,
-            protocol: Protocol::Http1,
-            tls: None,
-        };
+        let prefix = format!("/{}/", "a".repeat(REQUEST_BYTES));
+        let plan = Plan { prefix, grace, ..Plan::new(target, address) };
         let jobs = vec![Job { arrival: Nanos::ZERO, size_bytes: 1, client: None }; count];
         inside(&self.client, || run(&plan, &mut Scheduled::new(&jobs), |_| ControlFlow::Continue(())).unwrap())
     }

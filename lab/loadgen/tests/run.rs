@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
 
-use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, Protocol, run};
+use loadgen::{ClientGroup, LoadError, Outcome, Patience, Plan, run};
 use record::JobRecord;
 use units::Nanos;
 use workload::{
@@ -15,22 +15,7 @@ use workload::{
 
 /// A tenth of a second of grace.
 fn plan(target: SocketAddr) -> Plan {
-    Plan {
-        target,
-        host: target.to_string(),
-        prefix: "/".into(),
-        sites: vec![],
-        routes: None,
-        documents: None,
-        per_connection: 1,
-        grace: Nanos::from_millis(100),
-        patience: None,
-        clients: vec![],
-        seed: 1,
-        client_connections: None,
-        protocol: Protocol::Http1,
-        tls: None,
-    }
+    Plan { grace: Nanos::from_millis(100), ..Plan::new(target, &target.to_string()) }
 }
 
 /// One for each of `sizes`, `gap_us` apart.

@@ -33,14 +33,12 @@ fn check_speaks(url: &Url, plan: &Plan) -> Result<(), Failure> {
     };
     let tls = plan.tls.as_ref().map(|_| Tls::new(false, plan.protocol));
     let plan = Plan {
-        sites: vec![],
-        routes: None,
-        documents: None,
+        prefix: plan.prefix.clone(),
+        per_connection: plan.per_connection,
         grace: RESPONSE_WITHIN,
-        patience: None,
-        clients: vec![],
+        protocol: plan.protocol,
         tls,
-        ..plan.clone()
+        ..Plan::new(plan.target, &plan.host)
     };
     let job = Job { arrival: Nanos::ZERO, size_bytes: 0, client: None };
     let outcome = loadgen::run(&plan, &mut Scheduled::new(&[job]), |_| ControlFlow::Continue(()))?;
