@@ -1,12 +1,14 @@
 //! A group of clients: its share of the requests, its addresses, and the path between them and the server.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use units::{Nanos, Rate, parse_duration};
+use units::Rate;
 use workload::Visitors;
 
+use crate::experiment::{duration, maybe_parsed, parsed};
 use crate::path::{PathSpec, Shape, Ways};
 
 /// The maximum number of groups in an experiment, limited by the blocks within 198.18.0.0/15.
@@ -50,7 +52,7 @@ enum Addresses {
     /// This many addresses from the beginning of its block; requests are assigned to them evenly.
     Number(u16),
     /// As many addresses as its visits need, assigned in this way.
-    Visits(#[serde(deserialize_with = "visitors")] Visitors),
+    Visits(#[serde(deserialize_with = "parsed")] Visitors),
 }
 
 /// Connections that each request a body of this size again as soon as they have received it.
@@ -80,14 +82,14 @@ struct Written {
     #[serde(default)]
     prefix: Option<u8>,
     #[serde(default, deserialize_with = "duration")]
-    rtt: Nanos,
+    rtt: Duration,
     #[serde(default, deserialize_with = "duration")]
-    jitter: Nanos,
+    jitter: Duration,
     #[serde(default)]
     jitter_shape: Shape,
     #[serde(default, deserialize_with = "loss")]
     loss: f64,
-    #[serde(default, deserialize_with = "rate")]
+    #[serde(default, deserialize_with = "maybe_parsed")]
     rate: Option<Rate>,
     #[serde(default)]
     ways: Ways,
@@ -101,7 +103,7 @@ impl TryFrom<Written> for ClientGroup {
     fn try_from(written: Written) -> Result<ClientGroup, String> {
         let Written { name, share, closed, addresses, prefix, rtt, jitter, jitter_shape: shape, .. } = written;
         let Written { loss, rate, ways, reorder, .. } = written;
-        let path = PathSpec { rtt, jitter, shape, loss, rate, ways, reorder };
+        let path = PathSpec { rtt: rtt.into(), jitter: jitter.into(), shape, loss, rate, ways, reorder };
         path.check().map_err(|reason| format!("client `{name}`: {reason}"))?;
         if closed.is_some() && share.is_some() {
             return Err(format!("client `{name}`: a closed group has its own requests: leave share out"));
@@ -266,14 +268,6 @@ fn loss<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(loss)
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map(Nanos::from).map_err(D::Error::custom)
-}
-
-fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
-}
-
 fn connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let most = workload::CLOSED_CONNECTIONS_MAX;
     let count = u32::deserialize(deserializer)?;
@@ -305,10 +299,6 @@ fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Addresses, D:
         }
         addresses => Ok(addresses),
     }
-}
-
-fn visitors<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Visitors, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 fn all() -> Addresses {

@@ -7,7 +7,7 @@ use sched::policy::PolicySpec;
 use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
-use crate::experiment::check_name;
+use crate::experiment::{check_name, parsed};
 use crate::{Framing, Network, Told, placeholders, upstream};
 
 /// A run: the server of the jobs, and their order.
@@ -18,7 +18,7 @@ pub struct RunSpec {
     #[serde(deserialize_with = "name")]
     pub name: String,
     pub server: Server,
-    #[serde(default = "fair", deserialize_with = "policy")]
+    #[serde(default = "fair", deserialize_with = "parsed")]
     pub policy: PolicySpec,
     /// One of [`SHAPINGS`].
     #[serde(default = "off", deserialize_with = "shaping")]
@@ -333,10 +333,6 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     let name = String::deserialize(deserializer)?;
     check_name(&name, "a run").map_err(serde::de::Error::custom)?;
     Ok(name)
-}
-
-fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 /// The values of `weir serve --shaping`. The server would refuse others only after its machine has booted.

@@ -1,5 +1,6 @@
 //! The values of an experiment's keys, checked where the line is known.
 
+use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ pub fn check_seconds(seconds: u64) -> Result<u64, String> {
 /// Parses the rate of the link. Below the minimum a full packet takes more than a second, and shapers count in bytes
 /// per second.
 pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rate, D::Error> {
-    let rate: Rate = String::deserialize(deserializer)?.parse().map_err(D::Error::custom)?;
+    let rate: Rate = parsed(deserializer)?;
     if rate.bits_per_s() < LINK_MIN_BITS_PER_S {
         return Err(D::Error::custom(format!(
             "`{rate}` is too slow for a link: write at least 12kbit, for example 10mbit"
@@ -118,23 +119,7 @@ pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
 
 /// Parses the length of a FIFO; the maximum is minutes on any link.
 pub(crate) fn packets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    within(deserializer, "a room in packets", 1..=1_000_000).map(Option::unwrap_or_default)
-}
-
-/// Parses a burst: from a full packet on Ethernet, without which nothing is sent, to the kernel's maximum, half of the
-/// range of 32 bits.
-pub(crate) fn burst<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a burst in bytes", 1514..=i32::MAX as u64)
-}
-
-/// Parses a number of segments, up to GSO_MAX_SEGS (linux/netdevice.h).
-pub(crate) fn segments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a number of segments", 1..=65_535)
-}
-
-/// Parses a number of bytes; the sysctl is a signed integer of 32 bits.
-pub(crate) fn output_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a limit in bytes", 1..=i32::MAX as u64)
+    within::<1, 1_000_000, _>(deserializer).map(Option::unwrap_or_default)
 }
 
 pub(crate) fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
@@ -143,20 +128,23 @@ pub(crate) fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     possible.map(Some).ok_or_else(|| D::Error::custom(format!("`{users}` users are too many: write 1 to {USERS_MAX}")))
 }
 
-pub(crate) fn webstone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebStone>, D::Error> {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+/// Parses the text of a key.
+pub(crate) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-pub(crate) fn routes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Routes>, D::Error> {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+pub(crate) fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    parsed(deserializer).map(Some)
 }
 
-/// Writes routes in the form that [`routes`] reads.
+/// Writes routes in the form in which they are read.
 pub(crate) fn maybe_routes<S: Serializer>(of: &Option<Routes>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(|routes| routes.to_string()).serialize(serializer)
 }
 
-/// Writes the name in the form that [`webstone`] reads.
+/// Writes the name in the form in which it is read.
 pub(crate) fn maybe_name<S: Serializer>(of: &Option<WebStone>, serializer: S) -> Result<S::Ok, S::Error> {
     of.map(WebStone::name).serialize(serializer)
 }

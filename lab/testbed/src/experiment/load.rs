@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use workload::{Routes, WebStone};
 
 use super::keys::{
-    count, maybe_as_text, maybe_duration, maybe_name, maybe_routes, maybe_whole, profile, rho, routes, seconds, users,
-    webstone,
+    count, maybe_as_text, maybe_duration, maybe_name, maybe_parsed, maybe_routes, maybe_whole, profile, rho, seconds,
+    users,
 };
 use super::{Customer, CustomerAt, Surge, check_customers};
 
@@ -56,7 +56,7 @@ pub struct Load {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "webstone",
+        deserialize_with = "maybe_parsed",
         serialize_with = "maybe_name"
     )]
     pub webstone: Option<WebStone>,
@@ -103,7 +103,7 @@ pub struct Load {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "routes",
+        deserialize_with = "maybe_parsed",
         serialize_with = "maybe_routes"
     )]
     pub routes: Option<Routes>,

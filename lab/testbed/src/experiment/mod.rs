@@ -23,12 +23,13 @@ use units::Rate;
 
 pub use customer::{Customer, CustomerAt, check_customers};
 pub use file::{ExperimentFile, Overrides, Point};
+use keys::packets;
 pub use keys::{Surge, check_rho, check_seconds};
-use keys::{burst, output_bytes, packets, segments};
-pub(crate) use keys::{check_name, duration, rate};
+pub(crate) use keys::{check_name, duration, maybe_parsed, parsed, rate};
 pub use load::Load;
 
 use crate::client_group::check_groups;
+use crate::limits::within;
 use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RunSpec, Told, ipv6, line};
 
 /// The settings of an experiment file at one point, with the defaults filled in.
@@ -62,26 +63,27 @@ pub struct Experiment {
     /// The queue at the bottleneck in runs that do not specify one.
     #[serde(default)]
     pub qdisc: Qdisc,
-    /// The bytes that the shaper lets through without delay after a pause; see [`Experiment::burst_bytes`].
-    #[serde(rename = "burst_bytes", default, deserialize_with = "burst")]
+    /// The bytes that the shaper lets through without delay after a pause; see [`Experiment::burst_bytes`]. The
+    /// minimum is a full packet on Ethernet, without which nothing is sent.
+    #[serde(rename = "burst_bytes", default, deserialize_with = "within::<1514, 2_147_483_647, _>")]
     pub burst_bytes_given: Option<u64>,
     /// The length of the FIFO at the bottleneck in packets. The papers' FAIR has 100.
     #[serde(default = "fifo_packets", deserialize_with = "packets")]
     pub fifo_packets: u64,
-    /// The maximum number of TCP segments in a packet that the stack passes to the bottleneck; unset keeps the kernel's
-    /// default.
+    /// The maximum number of TCP segments in a packet that the stack passes to the bottleneck, up to GSO_MAX_SEGS
+    /// (linux/netdevice.h); unset keeps the kernel's default.
     ///
     /// It determines how many bytes a FIFO of 100 packets holds. `ethtool -K gso off` splits packets only *below* the
     /// queue: in the queue they still hold up to 44 segments (measured: 61 KB). With 1, TCP small queues allow each
     /// connection two or three packets, and the FIFO of the server itself never fills. Mean response time of nginx-fair
     /// at rho 0.8 with the same jobs: 27 ms with 1, 50 with 10, 63 unset; 147 if the FIFO is in a router one hop on,
     /// where neither helps.
-    #[serde(default, deserialize_with = "segments")]
+    #[serde(default, deserialize_with = "within::<1, 65_535, _>")]
     pub gso_max_segs: Option<u64>,
     #[serde(default = "cubic")]
     pub congestion_control: String,
     /// The bytes that one connection may have queued in the kernel below TCP; unset keeps the kernel's default.
-    #[serde(default, deserialize_with = "output_bytes")]
+    #[serde(default, deserialize_with = "within::<1, 2_147_483_647, _>")]
     pub tcp_limit_output_bytes: Option<u64>,
     /// Numbers for the names in braces in the configurations of runs. `[vary]` can change them.
     #[serde(default)]
@@ -292,10 +294,10 @@ shaping = "paced"
         for (from, to, line, says) in [
             ("\"10mbit\"", "\"10mb/s\"", 2, "`10mb/s` is not a rate: write a number"),
             ("\"10mbit\"", "\"1bit\"", 2, "`1bit` is too slow for a link: write at least 12kbit"),
-            ("60", "60\nfifo_packets = 2000000", 5, "`2000000` is not a room in packets: write 1 to 1000000"),
-            ("60", "60\nburst_bytes = 0", 5, "`0` is not a burst in bytes: write 1514 to "),
-            ("60", "60\ngso_max_segs = 100000", 5, "`100000` is not a number of segments: write 1 to 65535"),
-            ("60", "60\ntcp_limit_output_bytes = 3000000000", 5, "`3000000000` is not a limit in bytes: write 1 to "),
+            ("60", "60\nfifo_packets = 2000000", 5, "`2000000` is out of range: write 1 to 1000000"),
+            ("60", "60\nburst_bytes = 0", 5, "`0` is out of range: write 1514 to "),
+            ("60", "60\ngso_max_segs = 100000", 5, "`100000` is out of range: write 1 to 65535"),
+            ("60", "60\ntcp_limit_output_bytes = 3000000000", 5, "`3000000000` is out of range: write 1 to "),
             ("0.8", "0.0", 3, "`0` is not a load"),
             ("0.8", "nan", 3, "`NaN` is not a load"),
             ("0.8", "\"high\"", 3, "invalid type"),

@@ -30,19 +30,6 @@ use crate::{Experiment, Network, RunSpec, Server};
 
 pub(crate) use kernel::KernelLimits;
 
-/// The range of any queue of connections: the possible backlogs of a listening socket in every server that we start.
-const QUEUE: RangeInclusive<u64> = 1..=65_535;
-/// The range of workers. Apache's own limit is ten times the maximum; 003 has 350 processes.
-const WORKERS: RangeInclusive<u64> = 1..=20_000;
-/// The range of segment sizes, from the least that Linux sends by itself to the maximum on Ethernet. 003 has packets of
-/// 536 to 1,500 bytes, 40 of them headers.
-const MSS_BYTES: RangeInclusive<u64> = 88..=1460;
-/// The range of initial windows. Linux has 10 and 003's kernel had 2; the maximum is ten times today's default.
-const WINDOW: RangeInclusive<u64> = 1..=100;
-/// Bits of tcp_recovery: RACK, a fixed reordering window, no threshold of duplicate acknowledgements.
-const RECOVERY: RangeInclusive<u64> = 0..=7;
-/// The retries, which the kernel keeps in a byte; 0 is its own choice.
-const RETRIES: RangeInclusive<u64> = 1..=255;
 /// The range of initial timeouts, from a tick of a slow kernel to TCP_RTO_MAX.
 const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(120);
 
@@ -51,37 +38,40 @@ const INITIAL_RTO: RangeInclusive<Duration> = Duration::from_millis(10)..=Durati
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// The maximum number of half-open connections: `tcp_max_syn_backlog`.
-    #[serde(default, deserialize_with = "queue")]
+    #[serde(default, deserialize_with = "within::<1, 65_535, _>")]
     pub syn_queue: Option<u64>,
     /// The maximum number of connections that no program has accepted: the listening socket's backlog, and `somaxconn`,
-    /// which bounds it.
-    #[serde(default, deserialize_with = "queue")]
+    /// which bounds it. Every server that we start takes these backlogs.
+    #[serde(default, deserialize_with = "within::<1, 65_535, _>")]
     pub accept_queue: Option<u64>,
     /// True if a full SYN queue is answered by cookies instead of silence.
     pub syn_cookies: Option<bool>,
-    /// The number of connections that the server serves at the same time: the papers' Apache processes.
-    #[serde(default, deserialize_with = "workers")]
+    /// The number of connections that the server serves at the same time: the papers' Apache processes. 003 has 350; the
+    /// maximum is a tenth of Apache's own limit.
+    #[serde(default, deserialize_with = "within::<1, 20_000, _>")]
     pub workers: Option<u64>,
     /// The time until the first SYN or SYN-ACK is retransmitted, such as `3s`; later ones follow after twice, four
     /// times that, and so on.
     #[serde(default, deserialize_with = "initial_rto")]
     pub initial_rto: Option<Duration>,
     /// The maximum segment size of TCP, both ways. Packets are 40 bytes longer, payload is 12 bytes shorter
-    /// (timestamps).
-    #[serde(default, deserialize_with = "mss")]
+    /// (timestamps). The minimum is the least that Linux sends by itself, the maximum that of Ethernet; 003 has packets
+    /// of 536 to 1,500 bytes.
+    #[serde(default, deserialize_with = "within::<88, 1460, _>")]
     pub mss: Option<u64>,
-    /// The number of segments that the server may send before the first acknowledgement.
-    #[serde(default, deserialize_with = "window")]
+    /// The number of segments that the server may send before the first acknowledgement: Linux has 10, and 003's
+    /// kernel had 2.
+    #[serde(default, deserialize_with = "within::<1, 100, _>")]
     pub initial_window: Option<u64>,
     /// The send buffer on both sides: minimum, default and maximum bytes, such as `4096 16384 65536`.
     #[serde(default, deserialize_with = "buffer")]
     pub tcp_wmem: Option<[u64; 3]>,
-    /// The bits of `tcp_recovery`: 1 is RACK.
-    #[serde(default, deserialize_with = "recovery")]
+    /// The bits of `tcp_recovery`: 1 is RACK, 2 a fixed reordering window, 4 no threshold of duplicate acknowledgements.
+    #[serde(default, deserialize_with = "within::<0, 7, _>")]
     pub recovery: Option<u64>,
     /// The number of tries until the kernel gives up a connection: `tcp_orphan_retries` after its program has closed
-    /// it, and `tcp_retries2` before.
-    #[serde(default, deserialize_with = "retries")]
+    /// it, and `tcp_retries2` before. The kernel keeps it in a byte, and 0 is its own choice.
+    #[serde(default, deserialize_with = "within::<1, 255, _>")]
     pub orphan_retries: Option<u64>,
 }
 
@@ -130,42 +120,15 @@ fn limits_itself(run: &RunSpec) -> bool {
     run.flags.iter().any(|flag| names.iter().any(|name| flag == name || flag.starts_with(&format!("{name}="))))
 }
 
-/// Parses a whole number of `what` in this range.
-pub(crate) fn within<'de, D: Deserializer<'de>>(
+/// Parses a whole number in this range.
+pub(crate) fn within<'de, const LEAST: u64, const MOST: u64, D: Deserializer<'de>>(
     deserializer: D,
-    what: &str,
-    range: RangeInclusive<u64>,
 ) -> Result<Option<u64>, D::Error> {
     let number = u64::deserialize(deserializer)?;
-    if range.contains(&number) {
+    if (LEAST..=MOST).contains(&number) {
         return Ok(Some(number));
     }
-    let (least, most) = range.into_inner();
-    Err(D::Error::custom(format!("`{number}` is not {what}: write {least} to {most}")))
-}
-
-fn queue<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a length of a queue of connections", QUEUE)
-}
-
-fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a number of workers", WORKERS)
-}
-
-fn mss<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a segment size in bytes", MSS_BYTES)
-}
-
-fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "an initial window in segments", WINDOW)
-}
-
-fn recovery<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a value of tcp_recovery", RECOVERY)
-}
-
-fn retries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    within(deserializer, "a number of tries", RETRIES)
+    Err(D::Error::custom(format!("`{number}` is out of range: write {LEAST} to {MOST}")))
 }
 
 fn initial_rto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -213,17 +176,17 @@ mod tests {
     #[test]
     fn impossible_values_are_told_with_their_line() {
         for (limits, says) in [
-            ("syn_queue = 0", "`0` is not a length of a queue of connections: write 1 to 65535"),
-            ("accept_queue = 70000", "`70000` is not a length"),
-            ("workers = 0", "`0` is not a number of workers"),
+            ("syn_queue = 0", "`0` is out of range: write 1 to 65535"),
+            ("accept_queue = 70000", "`70000` is out of range: write 1 to 65535"),
+            ("workers = 0", "`0` is out of range: write 1 to 20000"),
             ("initial_rto = \"1ms\"", "`1ms` is not an initial timeout: write 10ms to 120s"),
             ("initial_rto = 3", "invalid type"),
-            ("mss = 1500", "`1500` is not a segment size in bytes: write 88 to 1460"),
-            ("initial_window = 0", "`0` is not an initial window"),
+            ("mss = 1500", "`1500` is out of range: write 88 to 1460"),
+            ("initial_window = 0", "`0` is out of range: write 1 to 100"),
             ("tcp_wmem = \"4096 2048 65536\"", "`4096 2048 65536` is no buffer"),
             ("tcp_wmem = \"4096\"", "`4096` is no buffer"),
-            ("orphan_retries = 256", "`256` is not a number of tries: write 1 to 255"),
-            ("recovery = 8", "`8` is not a value of tcp_recovery: write 0 to 7"),
+            ("orphan_retries = 256", "`256` is out of range: write 1 to 255"),
+            ("recovery = 8", "`8` is out of range: write 0 to 7"),
             ("syn_queues = 8", "unknown field `syn_queues`"),
         ] {
             let said = parse("", limits, "").unwrap_err();
