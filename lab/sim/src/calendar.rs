@@ -1,72 +1,57 @@
-//! The event calendar: a heap with four children per node, which halves the depth of a binary heap and keeps the
-//! children of a node on one or two cache lines. Events of one instant are returned in the order in which they were
-//! added, so a run never depends on the shape of the heap.
+//! The event calendar. Events of one instant are returned in the order in which they were added, so a run never depends
+//! on the shape of the heap.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use units::Nanos;
 
 pub struct Calendar<T> {
-    heap: Vec<(u128, T)>,
+    heap: BinaryHeap<Entry<T>>,
     order: u64,
 }
 
-const CHILDREN: usize = 4;
+struct Entry<T> {
+    at: Nanos,
+    order: u64,
+    event: T,
+}
 
-impl<T: Copy> Calendar<T> {
+impl<T> Calendar<T> {
     pub fn new() -> Calendar<T> {
-        Calendar { heap: Vec::new(), order: 0 }
+        Calendar { heap: BinaryHeap::new(), order: 0 }
     }
 
     pub fn push(&mut self, at: Nanos, event: T) {
-        let key = u128::from(at.0) << 64 | u128::from(self.order);
+        self.heap.push(Entry { at, order: self.order, event });
         self.order += 1;
-        let mut hole = self.heap.len();
-        self.heap.push((key, event));
-        while hole > 0 {
-            let parent = (hole - 1) / CHILDREN;
-            if self.heap[parent].0 <= key {
-                break;
-            }
-            self.heap[hole] = self.heap[parent];
-            hole = parent;
-        }
-        self.heap[hole] = (key, event);
     }
 
     pub fn pop(&mut self) -> Option<(Nanos, T)> {
-        let last = self.heap.pop()?;
-        let Some(&first) = self.heap.first() else { return Some((instant(last.0), last.1)) };
-        self.sink(last);
-        Some((instant(first.0), first.1))
-    }
-
-    /// Moves the entry from the root down until its children are larger.
-    fn sink(&mut self, entry: (u128, T)) {
-        let mut hole = 0;
-        loop {
-            let first = hole * CHILDREN + 1;
-            if first >= self.heap.len() {
-                break;
-            }
-            let end = (first + CHILDREN).min(self.heap.len());
-            let mut least = first;
-            for child in first + 1..end {
-                if self.heap[child].0 < self.heap[least].0 {
-                    least = child;
-                }
-            }
-            if self.heap[least].0 >= entry.0 {
-                break;
-            }
-            self.heap[hole] = self.heap[least];
-            hole = least;
-        }
-        self.heap[hole] = entry;
+        self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 }
 
-fn instant(key: u128) -> Nanos {
-    Nanos((key >> 64) as u64)
+/// The earliest entry is the greatest.
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Entry<T>) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
 }
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Entry<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Entry<T>) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
 
 #[cfg(test)]
 mod tests {

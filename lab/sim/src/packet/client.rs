@@ -2,6 +2,7 @@
 //! TCP.
 
 use record::Outcome;
+use slab::Slab;
 use units::Nanos;
 use workload::Job;
 
@@ -39,40 +40,33 @@ impl Request {
 /// The requests in the system, and the idle connections.
 #[derive(Default)]
 pub struct Clients {
-    requests: Vec<Option<Request>>,
-    vacant: Vec<u32>,
+    requests: Slab<Request>,
     /// The idle connections, the most recently used last; some may have ended.
     idle: Vec<ConnId>,
 }
 
 impl Clients {
     pub fn is_empty(&self) -> bool {
-        self.requests.len() == self.vacant.len()
+        self.requests.is_empty()
     }
 
     /// Takes the remaining requests, in order of arrival.
     pub fn take_all(&mut self) -> Vec<Request> {
-        let mut left: Vec<Request> = std::mem::take(&mut self.requests).into_iter().flatten().collect();
+        let mut left: Vec<Request> = self.requests.drain().collect();
         left.sort_by_key(|request| request.number);
         left
     }
 
     fn insert(&mut self, request: Request) -> u32 {
-        if let Some(slot) = self.vacant.pop() {
-            self.requests[slot as usize] = Some(request);
-            return slot;
-        }
-        self.requests.push(Some(request));
-        self.requests.len() as u32 - 1
+        self.requests.insert(request) as u32
     }
 
     pub fn get(&mut self, slot: u32) -> &mut Request {
-        self.requests[slot as usize].as_mut().expect("a connection's request is in the system")
+        &mut self.requests[slot as usize]
     }
 
     fn remove(&mut self, slot: u32) -> Request {
-        self.vacant.push(slot);
-        self.requests[slot as usize].take().expect("a request ends once")
+        self.requests.remove(slot as usize)
     }
 }
 
@@ -186,7 +180,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     }
 
     pub fn on_give_up(&mut self, slot: u32, tried: u32, number: u64) {
-        let request = self.clients.requests.get(slot as usize).copied().flatten();
+        let request = self.clients.requests.get(slot as usize).copied();
         let Some(request) = request.filter(|request| (request.number, request.tried) == (number, tried)) else {
             return;
         };

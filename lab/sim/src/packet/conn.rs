@@ -2,6 +2,7 @@
 
 use sched::line::Looks;
 use sched::{Account, JobId, TcpSent};
+use slab::Slab;
 use units::Nanos;
 
 use super::tcp::{Receiver, Rtt, Segments, Sender, Settings};
@@ -86,15 +87,13 @@ pub struct Conn {
 
 impl Conn {
     fn new(number: u32, path: u32, settings: &Settings) -> Conn {
-        let mut receiver = Receiver::default();
-        receiver.clear();
         Conn {
             number,
             client: ClientState::Connecting,
             server: ServerState::Unknown,
             path,
             sender: Sender::new(settings),
-            receiver,
+            receiver: Receiver::new(),
             client_rtt: Rtt::new(settings.initial_rto, settings.min_rto),
             client_backoffs: 0,
             asked_at: Nanos::ZERO,
@@ -184,61 +183,41 @@ pub enum Ring {
 }
 
 /// All connections.
+#[derive(Default)]
 pub struct Conns {
-    conns: Vec<Option<Conn>>,
-    vacant: Vec<u32>,
-    /// Connections that have ended, whose memory is reused.
-    spare: Vec<Conn>,
+    conns: Slab<Conn>,
     opened: u32,
 }
 
 impl Conns {
-    pub fn new() -> Conns {
-        Conns { conns: Vec::new(), vacant: Vec::new(), spare: Vec::new(), opened: 0 }
-    }
-
     /// Opens a connection. Users keep their path; other connections use the paths in turn.
     pub fn open(&mut self, user: Option<u32>, paths: u32, settings: &Settings) -> ConnId {
         let number = self.opened;
         self.opened += 1;
-        let mut conn = Conn::new(number, user.unwrap_or(number) % paths, settings);
-        if let Some(spare) = self.spare.pop() {
-            (conn.sender, conn.receiver) = (spare.sender, spare.receiver);
-            conn.sender.reset(settings);
-            conn.receiver.clear();
-        }
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.conns.push(None);
-            self.conns.len() as u32 - 1
-        });
-        self.conns[slot as usize] = Some(conn);
-        ConnId { slot, number }
+        let conn = Conn::new(number, user.unwrap_or(number) % paths, settings);
+        ConnId { slot: self.conns.insert(conn) as u32, number }
     }
 
     pub fn get(&mut self, id: ConnId) -> Option<&mut Conn> {
-        self.conns[id.slot as usize].as_mut().filter(|conn| conn.number == id.number)
+        self.conns.get_mut(id.slot as usize).filter(|conn| conn.number == id.number)
     }
 
     pub fn close(&mut self, id: ConnId) {
-        self.spare.extend(self.conns[id.slot as usize].take());
-        self.vacant.push(id.slot);
+        self.conns.remove(id.slot as usize);
     }
 
     /// Returns the connections with unacknowledged bytes.
     pub fn unacknowledged(&self) -> impl Iterator<Item = ConnId> {
-        let of = |(slot, conn): (usize, &Option<Conn>)| {
-            let conn = conn.as_ref().filter(|conn| conn.sent.payload_bytes > 0 && !conn.sender.is_done())?;
-            Some(ConnId { slot: slot as u32, number: conn.number })
-        };
-        self.conns.iter().enumerate().filter_map(of)
+        let waiting = self.conns.iter().filter(|(_, conn)| conn.sent.payload_bytes > 0 && !conn.sender.is_done());
+        waiting.map(|(slot, conn)| ConnId { slot: slot as u32, number: conn.number })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Conn> {
-        self.conns.iter().flatten()
+        self.conns.iter().map(|(_, conn)| conn)
     }
 
     pub fn len(&self) -> usize {
-        self.conns.len() - self.vacant.len()
+        self.conns.len()
     }
 }
 
@@ -260,7 +239,7 @@ mod tests {
     #[test]
     fn a_closed_connection_is_not_the_one_in_its_place() {
         let settings = super::super::Tcp::default().settings();
-        let mut conns = Conns::new();
+        let mut conns = Conns::default();
         let first = conns.open(None, 1, &settings);
         conns.close(first);
         let second = conns.open(None, 1, &settings);

@@ -135,7 +135,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             settings: config.tcp.settings(),
             now: Nanos::ZERO,
             calendar: Calendar::new(),
-            conns: Conns::new(),
+            conns: Conns::default(),
             clients: Clients::default(),
             listener: Listener::new(config.server.workers),
             queue: Queue::new(config.bottleneck),

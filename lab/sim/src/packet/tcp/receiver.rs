@@ -34,10 +34,8 @@ const QUICK: u32 = 16;
 const UNACKED_MAX: u32 = 2;
 
 impl Receiver {
-    pub fn clear(&mut self) {
-        self.beyond.clear();
-        (self.next, self.newest, self.quick, self.unacked) = (0, (0, 0), QUICK, 0);
-        (self.recent, self.reply_at) = (Nanos::ZERO, None);
+    pub fn new() -> Receiver {
+        Receiver { quick: QUICK, ..Receiver::default() }
     }
 
     /// Takes the bytes `start..end`, sent at `sent_at`.
@@ -99,8 +97,7 @@ mod tests {
 
     #[test]
     fn every_second_segment_is_acknowledged_once_the_quick_ones_are_over() {
-        let mut receiver = Receiver::default();
-        receiver.clear();
+        let mut receiver = Receiver::new();
         for n in 0..16 {
             assert_eq!(receiver.on_segment(Nanos(n), (n * 10, n * 10 + 10), Nanos(n), DELAY), Reply::Now);
             assert_eq!(receiver.acknowledge(), Acked { upto: n * 10 + 10, block: (0, 0), echo: Nanos(n) });

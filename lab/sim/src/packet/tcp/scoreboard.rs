@@ -16,7 +16,7 @@ pub struct Sent {
     pub was_resent: bool,
 }
 
-/// The outstanding segments, oldest first. Later connections reuse its memory.
+/// The outstanding segments, oldest first.
 #[derive(Debug, Default)]
 pub struct Scoreboard {
     sent: VecDeque<Sent>,
@@ -44,11 +44,6 @@ pub struct Delivered {
 }
 
 impl Scoreboard {
-    pub fn clear(&mut self) {
-        self.sent.clear();
-        (self.sacked, self.lost, self.lost_from, self.delivered_sent_at) = (0, 0, 0, Nanos::ZERO);
-    }
-
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }

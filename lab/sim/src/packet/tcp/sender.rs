@@ -133,13 +133,6 @@ impl Sender {
         }
     }
 
-    /// Resets the sender for a new connection in the same memory.
-    pub fn reset(&mut self, settings: &Settings) {
-        let mut board = std::mem::take(&mut self.board);
-        board.clear();
-        *self = Sender { board, ..Sender::new(settings) };
-    }
-
     /// Takes the round trip measured by the handshake.
     pub fn sample(&mut self, rtt: Nanos) {
         self.rtt.sample(rtt);
