@@ -141,6 +141,10 @@ impl Following {
             return Ok(Err(self.end()));
         }
         let Some(attached) = classify::find(interface)? else {
+            // A detach ends the right before it removes the classifier.
+            if !self.lock.is_valid() {
+                return Ok(Err(self.end()));
+            }
             let name = &interface.name;
             return Ok(Err(End::Lost(format!(
                 "another program removed the classifier: nothing is ordered; run `weir attach {name}` again"
