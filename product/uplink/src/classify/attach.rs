@@ -10,6 +10,7 @@ use units::Rate;
 use super::counters::Sizes;
 use super::cuts::Cuts;
 use super::filter::{self, Filters};
+use super::gain;
 use super::program::{self, Program};
 use super::record::{self, Made};
 use super::settings::{Settings, Share};
@@ -118,6 +119,7 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     if made.empty_clsact && filters.has_clsact && !filters.has_others {
         filter::remove_clsact(interface)?;
     }
+    gain::forget(interface);
     record::forget(interface);
     leftovers::sweep();
     Ok(was_attached || is_put_back)

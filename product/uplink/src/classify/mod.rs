@@ -12,6 +12,7 @@ mod counters;
 mod cuts;
 mod filter;
 mod forwarded;
+mod gain;
 mod meter;
 mod program;
 mod record;
@@ -38,6 +39,7 @@ pub use class::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule, cgroup_roo
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use forwarded::ForwardedWatch;
+pub use gain::{keep_gain, kept_gain};
 pub use meter::{Meter, Missed, Response, is_tried, now};
 pub use program::Facts;
 pub use record::{Lost, forget_gone, lost};

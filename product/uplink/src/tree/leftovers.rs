@@ -25,7 +25,7 @@ use crate::{Error, Interface};
 /// The folder of the files; it disappears at a restart of the machine, as the trees do.
 pub(crate) const FOLDER: &str = "/run/weir";
 /// The prefixes of the file names, as in `replaced-4026531840-2`.
-const KINDS: [&str; 7] = ["replaced", "segments", "upper", "attached", "line", "classes", "change"];
+const KINDS: [&str; 8] = ["replaced", "segments", "upper", "attached", "line", "classes", "change", "gain"];
 /// The ending of the name of a file that a process writes, after the number of the process.
 const UNFINISHED: &str = "new";
 /// The number of the first PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO): all processes are visible from

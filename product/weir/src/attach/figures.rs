@@ -8,6 +8,8 @@ use ::uplink::follow::{self, Followed};
 use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, OTHER_BAND, Tree};
 use ::uplink::{Counted, Error};
 
+use super::trial::{self, Gain};
+
 /// An attach with its counters at one instant.
 #[derive(Debug, Clone)]
 pub struct Figures {
@@ -16,6 +18,8 @@ pub struct Figures {
     pub tree: Option<Tree>,
     /// `None` if the rate was given.
     pub line: Option<Followed>,
+    /// `None` if no trial of it ran in the last day.
+    pub gain: Option<Gain>,
     /// By number; empty if the bands are gone.
     pub bands: Vec<Counted>,
     /// By number, as the settings have the classes; empty without classes, zeros if the bands are gone.
@@ -49,7 +53,12 @@ impl Figures {
         let mut classes = if count > 0 { of_tree(Tree::class_stats).unwrap_or_default() } else { Vec::new() };
         classes.resize(count, Counted::default());
         let bands = of_tree(Tree::stats).unwrap_or_default();
-        Figures { line: follow::read(&attached.interface), tree, bands, classes, attached }
+        let gain = attached
+            .settings
+            .as_ref()
+            .zip(tree.as_ref())
+            .and_then(|(settings, tree)| trial::gain(&attached.interface, settings, tree.plan.rate));
+        Figures { line: follow::read(&attached.interface), gain, tree, bands, classes, attached }
     }
 
     pub fn name(&self) -> &str {

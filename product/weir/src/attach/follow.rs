@@ -26,6 +26,10 @@ const FAILURES_MAX: u32 = 20;
 /// A rate is kept again if it differs by one part in this many, or after so many records.
 const KEPT_PARTS: u64 = 50;
 const KEEP_EVERY: u32 = 60;
+/// The interval between looks for a trial; and the time after one until what waited elsewhere in its slices without the
+/// order has left.
+const TRIAL_EVERY: Duration = Duration::from_millis(500);
+const TRIAL_SHOWS_FOR: Duration = Duration::from_secs(3);
 /// Bytes after which it is said that too few of them are of TCP connections.
 const UNSEEN_BYTES: u64 = 2_000_000;
 const UNSEEN_PERMILLE: u64 = 200;
@@ -45,6 +49,42 @@ pub struct Following {
     has_said_unseen: bool,
     /// Turns in a row that failed.
     failures: u32,
+    trials: Trials,
+}
+
+/// The looks for a trial (`weir attach --try`), whose slices without the order would mislead the search.
+struct Trials {
+    next: Instant,
+    /// The instant of the last look that found one, until what it did no longer shows.
+    seen_at: Option<Instant>,
+}
+
+/// What a look for a trial found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    None,
+    Still,
+    /// Until now.
+    Over,
+}
+
+impl Trials {
+    fn look(&mut self, now: Instant, is_tried: impl FnOnce() -> bool) -> Stand {
+        if now >= self.next {
+            self.next = now + TRIAL_EVERY;
+            if is_tried() {
+                self.seen_at = Some(now);
+            }
+        }
+        match self.seen_at {
+            None => Stand::None,
+            Some(at) if now < at + TRIAL_SHOWS_FOR => Stand::Still,
+            Some(_) => {
+                self.seen_at = None;
+                Stand::Over
+            }
+        }
+    }
 }
 
 /// The reason why a follower ends.
@@ -76,13 +116,28 @@ impl Following {
             has_failed_to_keep: false,
             has_said_unseen: false,
             failures: 0,
+            trials: Trials { next: Instant::now(), seen_at: None },
             interface: interface.clone(),
         }))
     }
 
     /// The instant of the next step.
     pub fn next(&self) -> Instant {
-        self.watch.next()
+        if self.trials.seen_at.is_some() { self.trials.next } else { self.watch.next() }
+    }
+
+    /// Returns true while a trial shows. Afterwards the search goes on from the rate that it had, as after a restart.
+    fn stands_still(&mut self) -> Result<bool, Error> {
+        let interface = &self.interface;
+        match self.trials.look(Instant::now(), || classify::is_tried(interface).unwrap_or(false)) {
+            Stand::None => return Ok(false),
+            Stand::Still => return Ok(true),
+            Stand::Over => {}
+        }
+        let status = self.status();
+        self.watch = LineWatch::open(&self.interface, status.rate)?;
+        self.earlier = status.rate.map(|_| (status, Instant::now()));
+        Ok(false)
     }
 
     /// The state of the search; before this follower has found a rate, what an earlier one had found.
@@ -100,6 +155,9 @@ impl Following {
     /// Takes a step. Returns lines for the operator, or the reason why it ends.
     pub fn step(&mut self) -> Result<Result<Vec<String>, End>, Error> {
         let mut said = Vec::new();
+        if self.stands_still()? && self.lock.is_valid() {
+            return Ok(Ok(said));
+        }
         match self.watch.turn() {
             Ok(Turn::Nothing) => {}
             Ok(Turn::Changed(change)) => {
@@ -336,4 +394,27 @@ pub fn described(status: &Status, process: Option<u32>) -> Value {
         "busy_intervals": status.busy_intervals,
         "process": process,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The process stands still until the queue that slices without the order left elsewhere has gone.
+    #[test]
+    fn a_trial_is_waited_for() {
+        let (began, mut looks) = (Instant::now(), 0);
+        let mut trials = Trials { next: began, seen_at: None };
+        let mut look = |ms: u64, is_tried: bool| {
+            trials.look(began + Duration::from_millis(ms), || {
+                looks += 1;
+                is_tried
+            })
+        };
+        assert_eq!([0, 25, 499].map(|ms| look(ms, ms > 0)), [Stand::None; 3]);
+        assert_eq!([500, 600, 1000, 5000].map(|ms| look(ms, true)), [Stand::Still; 4]);
+        assert_eq!([5500, 7999].map(|ms| look(ms, false)), [Stand::Still; 2]);
+        assert_eq!([8000, 8025].map(|ms| look(ms, false)), [Stand::Over, Stand::None]);
+        assert_eq!(looks, 6);
+    }
 }

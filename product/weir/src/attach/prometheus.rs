@@ -11,6 +11,7 @@ use units::Rate;
 
 use super::figures::Figures;
 use super::saved;
+use super::trial::Compared;
 
 /// A label's name and value.
 type Label<'a> = (&'static str, &'a str);
@@ -25,6 +26,7 @@ pub fn text(all: &[Figures], lost: &[Lost]) -> String {
     let mut page = Page::default();
     page.of_attaches(all, lost);
     page.rates(all);
+    page.gains(all);
     page.queues(all);
     page.counters(all);
     page.0
@@ -77,21 +79,58 @@ impl Page {
     }
 
     fn rates(&mut self, all: &[Figures]) {
-        let gauges: [Metric<Option<f64>>; 4] = [
-            ("weir_attach_rate_bytes_per_second", "Rate of the bands", |of| {
-                of.tree.as_ref().map(|tree| bytes_per_s(tree.plan.rate))
-            }),
-            ("weir_attach_found_rate_bytes_per_second", "Rate of the line, where it was found by a search", |of| {
-                of.line.as_ref()?.status.rate.map(bytes_per_s)
-            }),
-            ("weir_attach_found_rate_age_seconds", "Time since the rate that was found was last confirmed", |of| {
-                let status = &of.line.as_ref()?.status;
-                status.rate.map(|_| status.age.0 as f64 / 1e9)
-            }),
-            ("weir_attach_followed", "1 if a process follows the line, 0 if it should and none does", |of| {
-                Some(f64::from(u8::from(of.line.as_ref()?.process.is_some())))
-            }),
-        ];
+        self.gauges(
+            all,
+            [
+                ("weir_attach_rate_bytes_per_second", "Rate of the bands", |of| {
+                    of.tree.as_ref().map(|tree| bytes_per_s(tree.plan.rate))
+                }),
+                ("weir_attach_found_rate_bytes_per_second", "Rate of the line, where it was found by a search", |of| {
+                    of.line.as_ref()?.status.rate.map(bytes_per_s)
+                }),
+                ("weir_attach_found_rate_age_seconds", "Time since the rate that was found was last confirmed", |of| {
+                    let status = &of.line.as_ref()?.status;
+                    status.rate.map(|_| status.age.0 as f64 / 1e9)
+                }),
+                ("weir_attach_followed", "1 if a process follows the line, 0 if it should and none does", |of| {
+                    Some(f64::from(u8::from(of.line.as_ref()?.process.is_some())))
+                }),
+            ],
+        );
+    }
+
+    fn gains(&mut self, all: &[Figures]) {
+        fn small(of: &Figures) -> Option<Compared> {
+            of.gain.as_ref()?.judgement.small
+        }
+        self.gauges(
+            all,
+            [
+                (
+                    "weir_attach_gain_ordered_seconds",
+                    "Mean time of responses up to 100 KB with the order, by the trials of the last day",
+                    |of| Some(small(of)?.with),
+                ),
+                ("weir_attach_gain_unordered_seconds", "The same without the order", |of| Some(small(of)?.without)),
+                (
+                    "weir_attach_gain_ratio_low",
+                    "Their quotient, ordered by unordered: lower end of the 95 % interval",
+                    |of| Some(small(of)?.low),
+                ),
+                (
+                    "weir_attach_gain_ratio_high",
+                    "Their quotient, ordered by unordered: upper end of the 95 % interval",
+                    |of| Some(small(of)?.high),
+                ),
+                ("weir_attach_gain_age_seconds", "Time since the last trial", |of| {
+                    Some(of.gain.as_ref()?.age.as_secs_f64())
+                }),
+            ],
+        );
+    }
+
+    /// Gauges of those attaches that have them.
+    fn gauges<const COUNT: usize>(&mut self, all: &[Figures], gauges: [Metric<Option<f64>>; COUNT]) {
         for (name, help, value) in gauges {
             self.head(name, "gauge", help);
             for of in all {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use units::Rate;
 
 use super::figures::Figures;
+use super::trial::Gain;
 
 /// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
 pub fn attached(
@@ -122,6 +123,9 @@ fn table(of: &Figures) -> String {
         text += &format!("{name}: {said}\n");
     }
     text += &format!("{name}: {}\n", rate_of(of));
+    if let Some(gain) = &of.gain {
+        text += &format!("{name}: {}\n", gain.said());
+    }
     if let Some(said) = tree.as_ref().and_then(|tree| tree.plan.framing.said()) {
         text += &format!("{name}: against the rate count {said}\n");
     }
@@ -280,6 +284,7 @@ fn listed(of: &Figures) -> Value {
     object.insert("bands".into(), crate::uplink::bands_as_json(&of.bands, cuts(attached)).into());
     let line = line.as_ref().map(|followed| super::follow::described(&followed.status, followed.process));
     object.insert("line".into(), line.into());
+    object.insert("gain".into(), of.gain.as_ref().map(Gain::described).into());
     object.insert("missing".into(), attached.missing().into());
     object.insert("ordered_packets".into(), of.ordered_packets().into());
     object.insert("responses".into(), counters.responses.into());

@@ -47,6 +47,7 @@ impl Attaches {
             Block::Text(format!("{}: {}", now.name(), said(now.attached.place, settings, is_open)), Style::Head),
             Block::Text(missing.unwrap_or_else(|| rate_of(now)), style),
         ];
+        blocks.extend(now.gain.as_ref().map(|gain| Block::Text(gain.said(), Style::Plain)));
         let bands = now.held().filter(|(.., counted)| counted.packets > 0 || counted.backlog_packets > 0);
         let earlier = |band: usize| before.and_then(|(passed, before)| Some((passed, *before.bands.get(band)?)));
         let rows = bands.map(|(band, held, counted)| row(held.said(settings.policy), &counted, earlier(band)));

@@ -28,5 +28,6 @@ const VIRTUAL_TESTS: &[&str] = &[
     "shares::one_bulk_transfer_from_another_port_stops_no_response",
     "shares::other_traffic_has_its_share_and_no_more",
     "trial::a_gain_behind_a_slow_router_is_found",
+    "trial::a_trial_of_a_rate_that_is_followed_leaves_it_and_is_kept",
     "trial::without_a_queue_no_gain_is_found",
 ];

@@ -69,24 +69,29 @@ fn tried(large: usize) -> Option<Value> {
     network.printed("attach --detach uplink");
     let far = Far::beyond(&network);
     let before = qdiscs(&network);
-    let listener = network.cable.at_server(|| TcpListener::bind(SERVER).unwrap());
-    let is_over = AtomicBool::new(false);
-    let tried = std::thread::scope(|scope| {
-        let _over = OnDrop(&is_over);
-        let is_over = &is_over;
-        scope.spawn(move || serve(&listener, is_over));
-        for _ in 0..large {
-            scope.spawn(|| fetch_again(&far, LARGE_BYTES, Duration::ZERO, is_over));
-        }
-        for _ in 0..SMALL {
-            scope.spawn(|| fetch_again(&far, SMALL_BYTES, BETWEEN_FETCHES, is_over));
-        }
-        network.json("attach uplink --port 80 --rate 9500kbit --try 60s")
-    });
+    let tried = loaded(&network, &far, large, || network.json("attach uplink --port 80 --rate 9500kbit --try 60s"));
     println!("{tried}");
     assert_eq!(qdiscs(&network), before);
     assert!(network.printed("attach --list").contains("nothing is attached"));
     Some(tried)
+}
+
+/// Acts while a server has this many downloads at a time, and occasional small fetches.
+fn loaded<T>(network: &Network, far: &Far, large: usize, act: impl FnOnce() -> T) -> T {
+    let listener = network.cable.at_server(|| TcpListener::bind(SERVER).unwrap());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = OnDrop(&is_over);
+        let is_over = &is_over;
+        scope.spawn(move || serve(&listener, is_over));
+        for _ in 0..large {
+            scope.spawn(|| fetch_again(far, LARGE_BYTES, Duration::ZERO, is_over));
+        }
+        for _ in 0..SMALL {
+            scope.spawn(|| fetch_again(far, SMALL_BYTES, BETWEEN_FETCHES, is_over));
+        }
+        act()
+    })
 }
 
 /// The qdiscs and the device, without the count of packets that bypassed the bands, which may include the kernel's own.
@@ -168,6 +173,50 @@ fn without_a_queue_no_gain_is_found() {
     let Some(tried) = tried(0) else { return };
     assert_eq!(tried["conclusion"], "no gain", "{tried}");
     assert!(tried["said"].as_str().unwrap().contains("no queue forms"), "{tried}");
+}
+
+/// The process that follows the rate stands still during a trial, and goes on from the rate that it had. The gain is kept
+/// until a detach.
+#[test]
+fn a_trial_of_a_rate_that_is_followed_leaves_it_and_is_kept() {
+    if in_virtual_time(a_trial_of_a_rate_that_is_followed_leaves_it_and_is_kept) {
+        return;
+    }
+    let Some(network) = Network::new() else { return };
+    if !attached(&network, "attach uplink --rate 9500kbit --no-watch") {
+        return;
+    }
+    network.printed("attach --detach uplink");
+    let far = Far::beyond(&network);
+    let mut follower = network.start("attach uplink --port 80");
+    let now = || network.json("attach --list")[0].clone();
+    let rate = || now()["line"]["rate_bits_per_s"].as_f64();
+    let [before, tried, after, gain] = loaded(&network, &far, LARGE, || {
+        while rate().is_none() {
+            std::thread::sleep(TURN);
+        }
+        std::thread::sleep(Duration::from_secs(10));
+        let before = now();
+        let tried = network.json("attach uplink --try 60s");
+        let gain = now()["gain"].clone();
+        std::thread::sleep(Duration::from_secs(20));
+        [before, tried, now(), gain]
+    });
+    println!("{tried} {gain}");
+    assert_eq!(tried["conclusion"], "helps", "{tried}");
+    assert_eq!((&gain["small"], &gain["small_counts"]), (&tried["small"], &tried["small_counts"]));
+    assert_eq!(after["line"]["process"], follower.id());
+    let [before, after] = [before, after].map(|it| number(&it["line"]["rate_bits_per_s"]));
+    assert!((0.85..1.1).contains(&(after / before)), "{before} {after}");
+    let said = network.printed("attach --list");
+    assert!(said.contains(" min ago: the order helps: responses up to 100 KB: "), "{said}");
+    assert!(
+        network.printed("attach --list --prometheus").contains("weir_attach_gain_ratio_low{interface=\"uplink\"} 0.")
+    );
+    network.printed("attach --detach uplink");
+    follower.wait().unwrap();
+    network.printed("attach uplink --port 80 --rate 9mbit --no-watch");
+    assert_eq!(now()["gain"], Value::Null);
 }
 
 /// Starts a trial, and waits until it has begun.

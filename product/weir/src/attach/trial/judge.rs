@@ -34,12 +34,15 @@ pub struct Slice {
 }
 
 /// With the order, and without.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sums {
     over: [f64; 2],
     under: [f64; 2],
     counts: [u64; 2],
 }
+
+/// The sums of two slices: of small responses, of the largest, and of the bytes carried.
+pub type Pair = [Sums; 3];
 
 /// A quantity with the order and without it. The interval, of 95 %, is of their quotient.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,7 +78,7 @@ pub struct Judgement {
     /// Small responses, with the order and without.
     pub small_counts: [u64; 2],
     pub largest_counts: [u64; 2],
-    /// The size from which a response is one of the largest.
+    /// The size from which a response is one of the largest, and the number of all that count; 0 of several trials.
     pub largest_bytes: u64,
     pub responses: u64,
     /// A difference of small responses that may be below this is none.
@@ -84,36 +87,20 @@ pub struct Judgement {
 
 impl Judgement {
     pub fn of(responses: &[Response], slices: &[Slice], rate: Rate) -> Judgement {
-        // A slice without a partner is left out.
-        let slices = &slices[..slices.len() / 2 * 2];
-        let counted: Vec<(usize, &Response)> =
-            responses.iter().filter_map(|response| Some((slice_of(slices, response)?, response))).collect();
-        let largest_bytes = largest_bytes(counted.iter().map(|(_, response)| response.bytes).collect());
-        let mut sums = vec![[Sums::default(); 3]; slices.len() / 2];
-        for (nth, response) in &counted {
-            let seconds = Nanos(response.ended.0.saturating_sub(response.begun.0)).as_secs_f64();
-            let [small, largest, _] = &mut sums[nth / 2];
-            let side = usize::from(!slices[*nth].is_ordered);
-            if response.bytes <= SMALL_BYTES {
-                small.add(side, seconds, 1.0);
-            } else if response.bytes >= largest_bytes {
-                largest.add(side, seconds, response.bytes as f64);
-            }
-        }
-        for (nth, slice) in slices.iter().enumerate() {
-            let side = usize::from(!slice.is_ordered);
-            sums[nth / 2][2].add(side, slice.carried_bytes as f64, slice.carried_in.as_secs_f64());
-        }
-        let of = |nth: usize| sums.iter().map(|sums| sums[nth]).collect::<Vec<_>>();
-        let [small, largest, carried] = [of(0), of(1), of(2)];
+        let Summed { pairs, largest_bytes, responses } = Summed::of(responses, slices);
+        Judgement { largest_bytes, responses, ..Judgement::of_pairs(&pairs, rate) }
+    }
+
+    pub fn of_pairs(pairs: &[Pair], rate: Rate) -> Judgement {
+        let [small, largest, carried] = [0, 1, 2].map(|nth| pairs.iter().map(|pair| pair[nth]).collect::<Vec<_>>());
         Judgement {
             small: compare(&small, SMALL_MIN),
             largest: compare(&largest, LARGE_MIN),
             carried: compare(&carried, 1),
             small_counts: counts(&small),
             largest_counts: counts(&largest),
-            largest_bytes,
-            responses: counted.len() as u64,
+            largest_bytes: 0,
+            responses: 0,
             matters: rate.time_for(MATTERS_BYTES).max(MATTERS_MIN),
         }
     }
@@ -152,7 +139,50 @@ impl Judgement {
     }
 }
 
+/// The sums of a trial.
+pub struct Summed {
+    pub pairs: Vec<Pair>,
+    largest_bytes: u64,
+    responses: u64,
+}
+
+impl Summed {
+    /// Leaves out a slice without a partner.
+    pub fn of(responses: &[Response], slices: &[Slice]) -> Summed {
+        let slices = &slices[..slices.len() / 2 * 2];
+        let counted: Vec<(usize, &Response)> =
+            responses.iter().filter_map(|response| Some((slice_of(slices, response)?, response))).collect();
+        let largest_bytes = largest_bytes(counted.iter().map(|(_, response)| response.bytes).collect());
+        let mut pairs = vec![Pair::default(); slices.len() / 2];
+        for (nth, response) in &counted {
+            let seconds = Nanos(response.ended.0.saturating_sub(response.begun.0)).as_secs_f64();
+            let [small, largest, _] = &mut pairs[nth / 2];
+            let side = usize::from(!slices[*nth].is_ordered);
+            if response.bytes <= SMALL_BYTES {
+                small.add(side, seconds, 1.0);
+            } else if response.bytes >= largest_bytes {
+                largest.add(side, seconds, response.bytes as f64);
+            }
+        }
+        for (nth, slice) in slices.iter().enumerate() {
+            let side = usize::from(!slice.is_ordered);
+            pairs[nth / 2][2].add(side, slice.carried_bytes as f64, slice.carried_in.as_secs_f64());
+        }
+        Summed { pairs, largest_bytes, responses: counted.len() as u64 }
+    }
+}
+
 impl Sums {
+    /// The sums as six numbers, and back.
+    pub fn numbers(&self) -> [f64; 6] {
+        let ([a, b], [c, d], [e, f]) = (self.over, self.under, self.counts);
+        [a, b, c, d, e as f64, f as f64]
+    }
+
+    pub fn of_numbers([a, b, c, d, e, f]: [f64; 6]) -> Sums {
+        Sums { over: [a, b], under: [c, d], counts: [e as u64, f as u64] }
+    }
+
     fn add(&mut self, side: usize, over: f64, under: f64) {
         self.over[side] += over;
         self.under[side] += under;

@@ -1,6 +1,7 @@
 //! `weir attach --try`: measures on the site's own traffic whether the order helps, and leaves the interface as it was.
 
 mod judge;
+mod kept;
 mod slices;
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +18,9 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::{Nanos, Rate};
 
-use judge::{Compared, Conclusion, Judgement, SMALL_BYTES, Slice};
+pub use judge::Compared;
+use judge::{Conclusion, Judgement, SMALL_BYTES, Slice, Summed};
+pub use kept::Gain;
 use slices::{Slices, Unfit};
 
 use super::rate::Wish;
@@ -27,28 +30,27 @@ use super::{Args, wanted, wanted_by};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The time after the last slice in which its responses may end.
 const LAST: Duration = Duration::from_millis(250);
+/// The time after which a process that follows the rate has noticed a trial.
+const STANDS_STILL_AFTER: Duration = Duration::from_secs(2);
 /// Maximum number of responses of a trial, 24 MB; the rest is counted.
 const RESPONSES_MAX: usize = 1_000_000;
 /// If something waits here in fewer looks than this, in percent, the order has nothing to change.
 const WAITING_PERCENT: u64 = 10;
 
+/// What the trials of the last day say of an attach.
+pub fn gain(interface: &Interface, settings: &Settings, rate: Rate) -> Option<Gain> {
+    kept::read(interface, settings, rate)
+}
+
 pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Failure> {
     let before = Before::of(interface)?;
-    let open = line::open_rate(interface)?;
-    let wish = match Wish::of(args.rate, interface)? {
-        // Found before, and kept for this interface and gateway.
-        Wish::Follow(Some(rate)) if rate < open => Wish::Told(rate),
-        // Found, and followed by nobody now.
-        Wish::Follow(None) if before.tree.as_ref().is_some_and(|tree| tree.plan.rate < open) => Wish::AsIs,
-        Wish::Follow(_) => {
-            return Err(Failure::Usage(format!(
-                "--try needs a rate that stays: write --rate RATE, for example 9500kbit, or let `weir attach {}` find one before",
-                interface.name
-            )));
-        }
-        wish => wish,
-    };
-    let wanted = wanted(args, interface, wish)?;
+    let wanted = wanted(args, interface, before.wish(args, interface)?)?;
+    if before.is_followed && !classify::is_in_place(interface, &wanted)? {
+        let name = &interface.name;
+        return Err(Failure::Failed(format!(
+            "the rate of {name} is followed with other settings: leave the flags out to try the attach as it is, or run `weir attach --detach {name}` first"
+        )));
+    }
     let preview = classify::preview(interface, &wanted)?;
     let rate = preview.tree.rate;
     let slices = Slices::new(time, coin()).map_err(|unfit| {
@@ -66,9 +68,15 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
     if !args.json {
         crate::uplink::print(&announced(interface, &slices, rate))?;
     }
-    let outcome = attach_and_try(interface, &wanted, slices, &is_ended);
+    let outcome = attach_and_try(interface, &wanted, slices, &is_ended, before.is_followed);
     // The first error is the one to report.
     let restored = before.put_back(interface, &preview);
+    if let (Ok(trial), true) = (&outcome, before.is_attached_as(&preview)) {
+        let pairs = Summed::of(&trial.responses, &trial.slices).pairs;
+        if let Err(error) = kept::add(interface, &preview.settings, &pairs) {
+            eprintln!("weir: warning: {}: {error}", interface.name);
+        }
+    }
     conclude(args, interface, rate, outcome, restored)
 }
 
@@ -121,6 +129,8 @@ fn conclude(
 struct Before {
     classifier: Option<Settings>,
     tree: Option<Tree>,
+    /// True if a process follows the rate. It stands still during a trial.
+    is_followed: bool,
 }
 
 impl Before {
@@ -130,11 +140,6 @@ impl Before {
         if classify::is_tried(interface)? {
             return Err(Failure::Failed(format!("another `weir attach {name} --try` runs: wait for its end")));
         }
-        if line::read(interface).is_some_and(|followed| followed.process.is_some()) {
-            return Err(Failure::Failed(format!(
-                "the rate of {name} is followed, which slices without it would mislead: run `weir attach --detach {name}`, then try with the rate that was found"
-            )));
-        }
         let classifier = match attached {
             Some(attached) if attached.settings.is_none() => {
                 return Err(Failure::Failed(format!(
@@ -143,7 +148,32 @@ impl Before {
             }
             attached => attached.and_then(|attached| attached.settings),
         };
-        Ok(Before { classifier, tree: tree::find(interface)? })
+        let is_followed = line::read(interface).is_some_and(|followed| followed.process.is_some());
+        Ok(Before { classifier, tree: tree::find(interface)?, is_followed })
+    }
+
+    /// The rate to try with.
+    fn wish(&self, args: &Args, interface: &Interface) -> Result<Wish, Failure> {
+        let open = line::open_rate(interface)?;
+        let is_slower = self.tree.as_ref().is_some_and(|tree| tree.plan.rate < open);
+        match Wish::of(args.rate, interface)? {
+            // Found before, and kept for this interface and gateway.
+            Wish::Follow(Some(rate)) if rate < open => Ok(Wish::Told(rate)),
+            Wish::Follow(None) if is_slower && self.is_followed => Ok(Wish::Follow(None)),
+            // Found, and followed by nobody now.
+            Wish::Follow(None) if is_slower => Ok(Wish::AsIs),
+            Wish::Follow(_) => Err(Failure::Usage(format!(
+                "--try needs a rate that stays: write --rate RATE, for example 9500kbit, or let `weir attach {}` find one before",
+                interface.name
+            ))),
+            wish => Ok(wish),
+        }
+    }
+
+    /// Returns true if the trial was of the attach that was there.
+    fn is_attached_as(&self, tried: &Preview) -> bool {
+        self.classifier.as_ref() == Some(&tried.settings)
+            && self.tree.as_ref().is_some_and(|tree| tree::same(&tree.plan, &tried.tree))
     }
 
     /// Restores the interface to its state before the trial, unless its state is no longer `tried`. Returns a
@@ -152,6 +182,9 @@ impl Before {
         if interface.check().is_err() {
             classify::forget_gone(interface);
             return Ok("the interface has gone, and the attach with it");
+        }
+        if self.is_followed {
+            return Ok("attached, as before");
         }
         let is_tried = |attached: classify::Attached| attached.settings.as_ref() == Some(&tried.settings);
         let has_rate = |tree: Tree| tree::same(&tree.plan, &tried.tree);
@@ -182,6 +215,7 @@ fn attach_and_try(
     wanted: &Classify,
     slices: Slices,
     is_ended: &AtomicBool,
+    is_followed: bool,
 ) -> Result<Trial, Error> {
     if !classify::is_in_place(interface, wanted)? {
         line::changing(interface).and_then(|_changing| classify::attach(interface, wanted))?;
@@ -194,6 +228,9 @@ fn attach_and_try(
         is_ended,
         trial: Trial::default(),
     };
+    if is_followed {
+        sleep(STANDS_STILL_AFTER);
+    }
     for is_ordered in &slices.are_ordered {
         if !trying.run(&slices, *is_ordered)? {
             break;
