@@ -281,9 +281,11 @@ pub fn unlisted(doing: &str, error: std::io::Error) -> Error {
     }
 }
 
-/// Returns true for root. The verifier's refusal and a missing privilege have the same error number.
+/// Returns true with CAP_SYS_ADMIN, which root may lack. The verifier's refusal and a missing privilege have the same error
+/// number.
 fn is_privileged() -> bool {
-    rustix::process::geteuid().is_root()
+    let held = rustix::thread::capabilities(None);
+    held.is_ok_and(|held| held.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
 }
 
 /// Returns true if the program with this number has this name; false if it has since disappeared.

@@ -644,6 +644,13 @@ fn the_right_that_is_missing_is_named() {
                 "{said}"
             );
         }
+        let held = CapabilitySet::NET_ADMIN;
+        let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, sets).unwrap();
+        run("ip link add weir0 type veth peer name weir1");
+        run("ip link set weir0 up");
+        let said = attach(&Interface::by_name("weir0").unwrap(), &wanted(Policy::Las)).unwrap_err().to_string();
+        assert!(said.starts_with("loading the classifier: not allowed, this needs root or CAP_SYS_ADMIN"), "{said}");
     });
 }
 
