@@ -24,8 +24,10 @@ impl Estimator {
         lost: Option<Lost>,
     ) -> Option<Change> {
         if !matches!(self.phase, Phase::Free) {
-            self.settle(now, charged);
-            return None;
+            return self.settle(now, charged);
+        }
+        if self.unseen.probe.is_midway() {
+            return self.probe(now, charged, interval);
         }
         if let Some(change) = self.hold(now, charged) {
             return Some(change);
@@ -36,8 +38,15 @@ impl Estimator {
         if let Some(change) = self.follow_fall(now, charged) {
             return Some(change);
         }
+        // Losses as heavy as these show that the line carries much less than when the trial of a delay began.
+        if lost.is_some_and(|lost| lost.is_plain()) {
+            self.trial.take_if(|trial| matches!(trial.signal, Signal::Delay(_)));
+        }
         if let Some(trial) = self.trial {
             return self.verify(now, charged, trial, lost);
+        }
+        if let Some(change) = self.probe(now, charged, interval) {
+            return Some(change);
         }
         self.decide_freely(now, charged, interval, lost)
     }
@@ -71,7 +80,7 @@ impl Estimator {
     /// Makes the decision while delays prove nothing ([`super::uploads`]).
     fn decide_by_arrivals(&mut self, now: Nanos, charged: u64, of: Interval, lost: Option<Lost>) -> Option<Change> {
         self.trial = None;
-        self.fall.restart(now);
+        self.unseen.fall.restart(now);
         let lost = lost.filter(|lost| lost.permille >= LOSS_PERMILLE);
         let signal = match lost {
             Some(lost) => Some((Signal::Loss(lost.permille), self.left_over(lost))),
@@ -85,11 +94,14 @@ impl Estimator {
     }
 
     /// Ends the wait for the effect of a change, once its time is over.
-    fn settle(&mut self, now: Nanos, charged: u64) {
-        if matches!(self.phase, Phase::Settling { until } if now >= until) {
-            self.phase = Phase::Free;
-            self.forget(now, charged);
+    pub(super) fn settle(&mut self, now: Nanos, charged: u64) -> Option<Change> {
+        if !matches!(self.phase, Phase::Settling { until } if now >= until) {
+            return None;
         }
+        self.phase = Phase::Free;
+        let change = self.end_probe(now, charged);
+        self.forget(now, charged);
+        change
     }
 
     /// Returns whether the queue is there now, and was in the interval before unless it is long.
@@ -132,7 +144,7 @@ impl Estimator {
     }
 
     /// Returns to the previous pace for some time, because we do not cause the delays or losses.
-    fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
+    pub(super) fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
         self.trial = None;
         self.others.until = now + self.others.lasts;
         let notice = self.found.on_others(self.others.lasts, pace.unwrap_or(self.history.peak()));
@@ -171,7 +183,7 @@ impl Estimator {
         self.trial = Some(Trial { cuts, ..trial });
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over, peak);
-        self.fall.on_cut();
+        self.unseen.fall.on_cut();
         if !matches!(signal, Signal::Plateau(_)) {
             self.rise.on_full();
         }

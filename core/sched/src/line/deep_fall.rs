@@ -1,19 +1,19 @@
-//! The search for a fall of the line so deep that the bytes that left do not show whether the queue in front of it is
-//! ours.
+//! The search for a fall of the line so deep that neither single intervals nor the bytes that left show it.
 //!
 //! A queue is ours if we sent most of what the line carries ([`super::measure`]), and that rate is taken to be the
 //! maximum that arrived recently. A line that falls to a tenth carries a tenth of that maximum even if all of it is
 //! ours: TCP lets no more leave than arrives. Few round trips are then measured, so an interval may have none, and a
-//! short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second. If most of them
-//! were delayed while a response waited all that time, the queue is taken for ours as a trial. If responses had not
-//! waited, the queue would belong to others.
+//! short queue is empty whenever a loss has shut the windows. Nor are losses judged while so little of the pace is
+//! used, so a cut that is on trial would stay on trial. So round trips are gathered for a second. If most of them were
+//! delayed while a response waited all that time, the queue is taken for ours as a trial. If responses had not waited,
+//! the queue would belong to others.
 
 use units::Nanos;
 
-use super::clients::DelayBounds;
+use super::clients::{DelayBounds, Kind};
 use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
-use super::{Change, Estimator, Signal};
+use super::{BUSY_PERMILLE, CUTS_MAX, Change, Estimator, Signal, Trial};
 
 /// The time that a queue has to stand. If longer, a fall is followed later; if shorter, a pause of the line is taken
 /// for a fall.
@@ -39,12 +39,16 @@ pub(super) struct Fall {
     /// The only client seen before the last cut, if there was only one: it may be behind a slow link of its own.
     alone: Option<u64>,
     doubted_at: Option<Nanos>,
+    /// [`Fall::is_slow`] at the last restart.
+    was_slow: bool,
 }
 
 /// The round trips of a client.
 #[derive(Debug)]
 struct RoundTrips {
     client: u64,
+    /// Whether they are vague, since the client has no others.
+    are_vague: bool,
     all: u32,
     /// The number of round trips that a queue delayed.
     delayed: u32,
@@ -53,6 +57,10 @@ struct RoundTrips {
 }
 
 impl RoundTrips {
+    fn of(client: u64) -> RoundTrips {
+        RoundTrips { client, are_vague: true, all: 0, delayed: 0, delay: Nanos::ZERO }
+    }
+
     fn are_delayed(&self) -> bool {
         self.delayed * 1000 >= DELAYED_PERMILLE * self.all
     }
@@ -60,6 +68,9 @@ impl RoundTrips {
 
 impl Fall {
     pub fn restart(&mut self, now: Nanos) {
+        if !self.seen.is_empty() {
+            self.was_slow = self.is_mixed();
+        }
         self.seen.clear();
         self.began = now;
     }
@@ -68,15 +79,31 @@ impl Fall {
     pub fn on_round_trip(&mut self, client: u64, bounds: DelayBounds, threshold: Nanos) {
         let at = self.seen.iter().position(|seen| seen.client == client).or_else(|| {
             let has_room = self.seen.len() < CLIENTS_MAX;
-            has_room.then(|| self.seen.push(RoundTrips { client, all: 0, delayed: 0, delay: Nanos::ZERO }))?;
+            has_room.then(|| self.seen.push(RoundTrips::of(client)))?;
             Some(self.seen.len() - 1)
         });
         let Some(seen) = at.map(|at| &mut self.seen[at]) else { return };
+        match (bounds.kind == Kind::Vague, seen.are_vague) {
+            (true, false) => return,
+            (false, true) => *seen = RoundTrips { are_vague: false, ..RoundTrips::of(client) },
+            _ => {}
+        }
         seen.all += 1;
         if bounds.at_least > threshold {
             seen.delayed += 1;
             seen.delay += bounds.at_most;
         }
+    }
+
+    /// Returns whether single intervals do not show a queue: the few round trips that are not vague are between many
+    /// that are.
+    pub fn is_slow(&self) -> bool {
+        self.was_slow
+    }
+
+    fn is_mixed(&self) -> bool {
+        let is_vague = |seen: &RoundTrips| seen.are_vague;
+        self.seen.iter().any(is_vague) && !self.seen.iter().all(is_vague)
     }
 
     /// Records that the pace is cut because of these round trips.
@@ -102,45 +129,63 @@ impl Fall {
         is_in_doubt
     }
 
-    /// Returns the mean delay of the queue that stood, if one did: two clients, or the only one, have enough round
-    /// trips, and most round trips of every such client were delayed.
-    fn queue(&self) -> Option<Nanos> {
-        let mut told = self.seen.iter().filter(|seen| seen.all >= SAMPLES_MIN);
+    /// Returns the queue that stood, if one did: two clients, or the only one, have enough round trips, and most round
+    /// trips of every such client were delayed. Clients with vague round trips count only if there are no others.
+    fn queue(&self) -> Option<Queue> {
+        let is_clear = self.seen.iter().any(|seen| !seen.are_vague && seen.all >= SAMPLES_MIN);
+        let counted = || self.seen.iter().filter(|seen| !(is_clear && seen.are_vague));
+        let mut told = counted().filter(|seen| seen.all >= SAMPLES_MIN);
         let clients = told.clone().count();
-        let delayed = self.seen.iter().map(|seen| seen.delayed).sum::<u32>();
-        let is_shared = clients >= 2 || clients == 1 && self.seen.len() == 1;
-        let total = self.seen.iter().fold(Nanos::ZERO, |total, seen| total + seen.delay);
-        (is_shared && told.all(RoundTrips::are_delayed)).then(|| Nanos(total.0 / u64::from(delayed.max(1))))
+        let is_shared = clients >= 2 || clients == 1 && counted().count() == 1;
+        let (total, delayed) =
+            counted().fold((Nanos::ZERO, 0), |(total, delayed), seen| (total + seen.delay, delayed + seen.delayed));
+        let delay = Nanos(total.0 / u64::from(delayed.max(1)));
+        let is_clear = is_clear && self.is_mixed();
+        (is_shared && told.all(RoundTrips::are_delayed)).then_some(Queue { delay, is_clear })
     }
+}
+
+/// A queue that stood for a second: its mean delay, and whether round trips that are not vague showed it.
+#[derive(Debug, Clone, Copy)]
+struct Queue {
+    delay: Nanos,
+    is_clear: bool,
 }
 
 impl Estimator {
     /// Cuts the pace to the rate that the line carries now, if that has fallen. Must be called once for each interval.
     pub(super) fn follow_fall(&mut self, now: Nanos, charged: u64) -> Option<Change> {
-        if now - self.fall.began < STANDS_FOR || now < self.others.until {
+        if now - self.unseen.fall.began < STANDS_FOR || now < self.others.until {
             return None;
         }
-        let (run, is_backlogged) = self.history.since(self.fall.began);
+        let (run, is_backlogged) = self.history.since(self.unseen.fall.began);
         // A slow line takes longer to reveal its rate.
-        if !run.is_enough() && is_backlogged && now - self.fall.began < STANDS_FOR_MAX {
+        if !run.is_enough() && is_backlogged && now - self.unseen.fall.began < STANDS_FOR_MAX {
             return None;
         }
-        let line = self.history.peak().min(self.pace?);
-        let is_far_below = permille_of(line, run.lasted, run.charged_bytes) < MOSTLY_PERMILLE;
-        let Some(queue) = self.fall.queue().filter(|_| is_backlogged && run.is_enough() && is_far_below) else {
-            self.fall.restart(now);
+        let pace = self.pace?;
+        let used = |line: u64| permille_of(line, run.lasted, run.charged_bytes);
+        let is_far_below = used(self.history.peak().min(pace)) < MOSTLY_PERMILLE;
+        // Losses are not judged while little of the pace is used, so a trial for them would not end.
+        let is_other = |trial: &mut Trial| is_far_below || matches!(trial.signal, Signal::Loss(_));
+        let may_be = |queue: &Queue| queue.is_clear || is_far_below || used(pace) < BUSY_PERMILLE;
+        let Some(queue) = self.unseen.fall.queue().filter(|queue| is_backlogged && run.is_enough() && may_be(queue))
+        else {
+            self.unseen.fall.restart(now);
             return None;
         };
         // The previous trial was on a line of another rate.
-        self.trial = None;
+        self.trial.take_if(is_other);
+        if let Some(trial) = self.trial.filter(|trial| trial.cuts >= CUTS_MAX) {
+            return Some(self.leave_alone(now, charged, trial.pace_before));
+        }
         let measure = Measure { line: self.history.rate(&run), is_full: true };
-        self.cut(now, charged, Signal::Delay(queue), Some(measure))
+        self.cut(now, charged, Signal::Delay(queue.delay), Some(measure))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::clients::Kind;
     use super::*;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -153,7 +198,7 @@ mod tests {
             let bounds = DelayBounds { at_least: MS(*ms), at_most: MS(*ms), kind: Kind::Data, noise: MS(0) };
             fall.on_round_trip(*client, bounds, MS(5));
         }
-        fall.queue().map(|queue| queue.0 / 1_000_000)
+        fall.queue().map(|queue| queue.delay.0 / 1_000_000)
     }
 
     #[test]
@@ -165,6 +210,23 @@ mod tests {
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20), (2, 20), (3, 0), (3, 5)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0)]), None);
+    }
+
+    /// The packets of a download wait in the bands, and its round trips are estimated.
+    #[test]
+    fn vague_round_trips_deny_no_queue_that_others_show() {
+        let mut fall = Fall::default();
+        let mut see = |client, ms, kind| {
+            let bounds = DelayBounds { at_least: MS(ms), at_most: MS(ms), kind, noise: MS(0) };
+            fall.on_round_trip(client, bounds, MS(5));
+            fall.queue().map(|queue| (queue.delay, queue.is_clear))
+        };
+        for _ in 0..3 {
+            assert_eq!(see(1, 0, Kind::Vague), None);
+        }
+        assert_eq!(see(2, 20, Kind::Handshake), None, "one is not enough");
+        assert_eq!(see(2, 40, Kind::Handshake), Some((MS(30), true)));
+        assert_eq!(see(1, 0, Kind::Data), None, "a client without delay is proof");
     }
 
     #[test]

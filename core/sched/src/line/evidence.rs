@@ -76,8 +76,18 @@ impl Evidence {
 
     /// Returns the maximum delay of the shared queue; `None` if there were too few round trips.
     pub fn delay(&self) -> Option<Least> {
-        let (samples, least) = if self.clear.0 >= SAMPLES_MIN { self.clear } else { (self.samples, self.least) };
+        let (samples, least) = if self.is_clear() { self.clear } else { (self.samples, self.least) };
         least.filter(|_| samples >= SAMPLES_MIN)
+    }
+
+    /// Returns whether enough round trips are not vague for the others not to count.
+    fn is_clear(&self) -> bool {
+        self.clear.0 >= SAMPLES_MIN
+    }
+
+    /// Returns whether round trips that are not vague show that the queue is no longer than this.
+    pub fn is_gone(&self, threshold: Nanos) -> bool {
+        self.is_clear() && self.clear.1.is_some_and(|least| least.delay <= threshold)
     }
 
     /// Returns the shortest delay so far; `None` before the first round trip.
@@ -93,7 +103,8 @@ impl Evidence {
     /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
     /// always saw more. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
-        let votes = self.voters.iter().filter_map(Voter::at_least);
+        let is_counted = |voter: &&Voter| !(self.is_clear() && voter.are_all_vague());
+        let votes = self.voters.iter().filter(is_counted).filter_map(Voter::at_least);
         let (all, queued) = votes.fold((0, 0), |(all, queued), least| (all + 1, queued + u32::from(least > threshold)));
         self.delay().is_some_and(|least| least.delay > threshold) && queued >= 1 && (queued >= 2 || all == 1)
     }
@@ -163,6 +174,10 @@ impl Voter {
             Kind::Data | Kind::Vague => bounds.at_least,
         };
         self.at_least = Some(self.at_least.map_or(at_least, |least| least.min(at_least)));
+    }
+
+    fn are_all_vague(&self) -> bool {
+        self.is_vague && self.handshakes.count == 0
     }
 
     /// Returns the minimum delay of the queue; `None` without round trips.

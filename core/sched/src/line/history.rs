@@ -85,8 +85,9 @@ pub(super) struct History {
     closed: VecDeque<Interval>,
     /// The totals over a long time, which fade.
     totals: Run,
-    /// The maximum rate that arrived in a row of intervals, in bits per second, fading.
+    /// The maximum rate that arrived in a row of intervals, in bits per second, fading; and the same of what left.
     peak: u64,
+    left_peak: u64,
     /// The longest round trip, fading.
     longest: Nanos,
     pub recent: Recent,
@@ -165,6 +166,7 @@ impl History {
         }
         self.longest = self.longest - Nanos(self.longest.0 / LONGEST_FADING_PARTS);
         self.restart(now, charged_bytes);
+        self.left_peak = self.left().max(self.left_peak - self.left_peak / FADING_PARTS);
         self.peak = self.most().unwrap_or(0).max(self.peak - self.peak / FADING_PARTS);
         interval
     }
@@ -182,6 +184,12 @@ impl History {
 
     pub fn peak(&self) -> u64 {
         self.peak
+    }
+
+    /// Returns the maximum rate that the line carried recently. More did not arrive than left, even if bytes that are
+    /// acknowledged together when a gap closes seem to arrive faster.
+    pub fn carried_peak(&self) -> u64 {
+        self.peak.min(self.left_peak)
     }
 
     pub fn len(&self) -> usize {
@@ -243,6 +251,16 @@ impl History {
     /// proportion. The proportion is the recent one, or this run's if it is less.
     pub fn rate(&self, run: &Run) -> u64 {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
+    }
+
+    /// Returns the rate that left in the last intervals, in bits per second, over the time for a measurement of a rate.
+    fn left(&self) -> u64 {
+        let mut run = Run::default();
+        let is_enough = |interval: &&Interval| {
+            run += interval.run;
+            run.lasted >= RATE_FOR
+        };
+        self.backwards().find(is_enough).map_or(0, |_| rate_of(run.charged_bytes, run.lasted))
     }
 
     /// Returns the maximum rate that arrived over enough consecutive intervals, in bits per second.

@@ -36,6 +36,7 @@ mod look;
 mod losses;
 mod measure;
 mod notice;
+mod probe;
 mod rise;
 mod sender;
 #[cfg(test)]
@@ -54,6 +55,7 @@ use history::{History, Interval, permille_of};
 pub use look::{Look, Looks, Seen};
 use losses::Losses;
 pub use notice::{Change, Limit, Notice, Signal, Status};
+use probe::Probe;
 use rise::{RISE_EVERY, Rise};
 use sender::Sender;
 
@@ -91,6 +93,8 @@ const UNQUEUED_INTERVALS: usize = 4;
 const BEYOND_PERMILLE: u64 = 1080;
 /// The maximum step of a pace that is as fast as any rate that arrived recently.
 const STEP_PERMILLE: u64 = 40;
+/// The same if a queue is seen only by the round trips of a second ([`Fall::is_slow`]).
+const SLOW_STEP_PERMILLE: u64 = 15;
 /// The age at which a measurement of the line is no longer evidence about the present.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
 /// The maximum time of a drain, however long the queue.
@@ -121,13 +125,20 @@ pub struct Estimator {
     evidence: Evidence,
     history: History,
     losses: Losses,
-    fall: Fall,
+    unseen: Unseen,
     phase: Phase,
     trial: Option<Trial>,
     rise: Rise,
     others: Others,
     found: Found,
     sender: Sender,
+}
+
+/// The search for a queue that no interval shows: in the round trips of a second, and by probes.
+#[derive(Debug, Default)]
+struct Unseen {
+    fall: Fall,
+    probe: Probe,
 }
 
 /// The time until which the queue of others is left alone, and the length of the next such time.
@@ -176,7 +187,7 @@ impl Estimator {
             evidence: Evidence::default(),
             history: History::default(),
             losses: Losses::default(),
-            fall: Fall::default(),
+            unseen: Unseen::default(),
             phase: Phase::Free,
             trial: None,
             rise: Rise::new(),
@@ -204,7 +215,7 @@ impl Estimator {
             let bounds = self.clients.on_round_trip(now, client, Trip { rtt, kind: kind_of(&look) }, load);
             self.evidence.on_round_trip(now, client, rtt, bounds);
             self.losses.evidence.on_round_trip(now, client, rtt, bounds);
-            self.fall.on_round_trip(client, bounds, self.threshold());
+            self.unseen.fall.on_round_trip(client, bounds, self.threshold());
         }
         self.history.on_look(now, &look, self.clients.base(client));
         if look.lost_bytes > 0 {
@@ -241,7 +252,7 @@ impl Estimator {
     /// Ends the interval. Returns the pace if it changes, possibly with a notice for the operator.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
         if let Phase::Draining { until, then } = self.phase
-            && (now >= until || self.evidence.delay().is_some_and(|least| least.delay <= self.threshold()))
+            && (now >= until || !self.unseen.probe.is_running() && self.evidence.is_gone(self.threshold()))
         {
             return Some(self.end_drain(now, charged_bytes, then));
         }
@@ -256,7 +267,7 @@ impl Estimator {
         let lost = self.losses.close(now, charged_bytes, self.pace);
         let change = if is_late {
             // Acknowledgements were delayed by the same busy processor.
-            self.fall.restart(now);
+            self.unseen.fall.restart(now);
             None
         } else {
             self.decide(now, charged_bytes, interval, lost)
@@ -269,7 +280,9 @@ impl Estimator {
     fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
-        let then = if self.others.held.is_some() { then } else { then.max(carried.min(before)) };
+        let is_fixed = self.others.held.is_some() || self.unseen.probe.is_running();
+        let then = if is_fixed { then } else { then.max(carried.min(before)) };
+        self.unseen.probe.on_drained(now);
         // The settling lasts until round trips show the change: they are measured when they end, and smoothed.
         let lag = INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0);
         self.phase = Phase::Settling { until: now + lag };
@@ -283,7 +296,7 @@ impl Estimator {
         if pace >= most {
             return None;
         }
-        if is_clear && self.fall.is_in_doubt(now, pace < self.history.peak() / 2) {
+        if is_clear && self.unseen.fall.is_in_doubt(now, pace < self.history.peak() / 2) {
             self.doubt(now);
         }
         let lasted = interval.run.lasted.min(RISE_EVERY);
@@ -302,11 +315,12 @@ impl Estimator {
             self.history.forget(now, charged);
             self.losses.restart(now, charged);
             next.min(self.growth_max(pace))
-        } else if next <= self.history.peak() / 10 * 9 {
+        } else if next <= self.history.carried_peak() / 10 * 9 {
             next.min(arrived / 1000 * (1000 + permille))
         } else {
             // Beyond the rate seen to arrive, no pace is safe for long.
-            let step = pace / 1000 * permille.min(STEP_PERMILLE);
+            let most_permille = if self.unseen.fall.is_slow() { SLOW_STEP_PERMILLE } else { STEP_PERMILLE };
+            let step = pace / 1000 * permille.min(most_permille);
             next.min(pace.saturating_add(step.max(1))).min(arrived / 1000 * BEYOND_PERMILLE)
         };
         if next <= pace {
@@ -340,7 +354,7 @@ impl Estimator {
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);
-        self.fall.restart(now);
+        self.unseen.fall.restart(now);
     }
 
     fn load(&self, now: Nanos, charged: u64) -> Load {
@@ -348,6 +362,9 @@ impl Estimator {
         let most = self.history.peak().min(self.pace.unwrap_or(u64::MAX));
         if !matches!(self.phase, Phase::Free) {
             return self.by_delay();
+        }
+        if self.unseen.probe.is_midway() {
+            return Load::Full;
         }
         if self.history.len() == 0 && most == 0 {
             return if bytes <= EMPTY_BYTES { Load::Light } else { Load::Full };

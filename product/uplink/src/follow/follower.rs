@@ -182,8 +182,10 @@ struct Sender {
 
 impl Follower {
     pub fn new(bounds: Bounds) -> Follower {
+        let mut estimator = Estimator::new(bounds);
+        estimator.begin_midway();
         Follower {
-            estimator: Estimator::new(bounds),
+            estimator,
             senders: HashMap::new(),
             keys: RandomState::new(),
             turn: 0,
@@ -310,7 +312,8 @@ impl Follower {
         let look = sender.looks.look(now, &seen, framing(connection));
         // A handshake does not wait in the bands.
         let look = Look { is_vague: look.rtt.is_some() && !look.is_handshake, ..look };
-        if connection.info.min_rtt_us > 0 && !std::mem::replace(&mut sender.has_base, true) {
+        let takes_base = connection.info.min_rtt_us > 0 && self.estimator.takes_bases();
+        if takes_base && !std::mem::replace(&mut sender.has_base, true) {
             self.estimator.on_base(now, client, micros(connection.info.min_rtt_us));
         }
         // More bytes than have left recently cannot have arrived: they were sent before the connection was first seen.

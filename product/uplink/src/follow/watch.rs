@@ -93,6 +93,8 @@ struct Rates {
     /// The rate while the line's rate is not known, and the maximum.
     open: Rate,
     open_at: Instant,
+    /// The rate at which the search began.
+    begun: Rate,
     now: Rate,
     /// The rate for which the size of packets is limited.
     packets_for: Rate,
@@ -163,7 +165,7 @@ impl LineWatch {
             forwarded: ForwardedWatch::open(interface)?,
             elsewhere: Elsewhere::read(interface).map_err(kernel)?,
             left: Left::default(),
-            rates: Rates { open, open_at: instant, now, packets_for: now },
+            rates: Rates { open, open_at: instant, begun: now, now, packets_for: now },
             usual: Usual::default(),
             interface: interface.clone(),
         })
@@ -247,11 +249,13 @@ impl LineWatch {
 
     /// Sets the bands to the rate for the time after this follower, whether or not another follows.
     pub fn leave(&mut self) -> Result<(), Error> {
-        let status = self.status();
-        let Some(line) = status.rate.filter(|line| self.rates.now < line.permille(SETTLED_PERMILLE)) else {
-            return Ok(());
-        };
-        self.set(line.permille(LEFT_PERMILLE)).map(drop)
+        let now = self.rates.now;
+        match self.status().rate {
+            Some(line) if now < line.permille(SETTLED_PERMILLE) => self.set(line.permille(LEFT_PERMILLE)).map(drop),
+            // The first probe was under way.
+            None if now < self.rates.begun => self.set(self.rates.begun).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Keeps the bands at the device's speed while they are open, and below it afterwards. Returns false if the bands
@@ -401,6 +405,22 @@ mod tests {
             assert!(watch.is_overtaken());
         });
     }
+
+    #[test]
+    fn a_follower_that_ends_during_its_first_probe_leaves_the_bands_open() {
+        in_own_network(|| {
+            run("ip link add weir0 type veth peer name weir1");
+            run("ip link set weir0 up");
+            let interface = Interface::by_name("weir0").unwrap();
+            let open = open_rate(&interface).unwrap();
+            tree::up(&interface, &Plan::new(Kind::Htb, open), false).unwrap();
+            let mut watch = LineWatch::open(&interface, None).unwrap();
+            assert!(watch.set("5mbit".parse().unwrap()).unwrap() && !watch.is_open());
+            watch.leave().unwrap();
+            assert!(tree::is_rate(tree::find(&interface).unwrap().unwrap().plan.rate, open));
+        });
+    }
+
     /// The kernel counts packets that it drops, whatever their size.
     #[test]
     fn what_the_bands_drop_is_known_in_bytes() {
