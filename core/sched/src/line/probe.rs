@@ -18,7 +18,7 @@ const MIDWAY_FOR: Nanos = Nanos::from_millis(400);
 /// first the connections are not known.
 const MIDWAY_MAX: Nanos = Nanos::from_millis(300);
 /// The time between drains of a line that is full.
-const PROBE_EVERY: Nanos = Nanos::from_secs(15);
+const PROBE_EVERY: Nanos = Nanos::from_secs(30);
 /// The time of such a probe.
 const PROBE_FOR: Nanos = Nanos::from_millis(200);
 
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_full_is_probed_every_fifteen_seconds() {
+    fn a_line_that_is_full_is_probed_every_half_minute() {
         let mut line = Line::of(Some("10mbit"), None);
-        assert_eq!(line.fill(40_000), [(15_050, 5_000_000), (30_050, 5_000_000)]);
+        assert_eq!(line.fill(70_000), [(30_050, 5_000_000), (60_050, 5_000_000)]);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         let mut line = Line::of(Some("20mbit"), None);
         assert_eq!(line.fill(10_000), []);
         line.estimator.on_idle();
-        assert_eq!(line.fill(30_000), [(25_050, 10_000_000)]);
+        assert_eq!(line.fill(45_000), [(40_050, 10_000_000)]);
     }
 
     /// The line was full if the probe makes round trips shorter.
