@@ -196,7 +196,7 @@ impl Estimator {
         // At half of the line's rate the queue is gone after twice its delay, unless others add to it.
         let drain_for = Nanos(2 * self.queue_now(now, line).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
-        self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then };
+        self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then, is_probe: false };
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 

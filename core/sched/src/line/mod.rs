@@ -160,6 +160,8 @@ enum Phase {
     Draining {
         until: Nanos,
         then: u64,
+        /// The drain is a probe ([`probe`]), which does not end sooner: it has to show whether there is a queue.
+        is_probe: bool,
     },
     /// Everything seen until this instant dates from before the change.
     Settling {
@@ -251,10 +253,10 @@ impl Estimator {
 
     /// Ends the interval. Returns the pace if it changes, possibly with a notice for the operator.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
-        if let Phase::Draining { until, then } = self.phase
-            && (now >= until || !self.unseen.probe.is_running() && self.evidence.is_gone(self.threshold()))
+        if let Phase::Draining { until, then, is_probe } = self.phase
+            && (now >= until || !is_probe && self.evidence.is_gone(self.threshold()))
         {
-            return Some(self.end_drain(now, charged_bytes, then));
+            return Some(self.end_drain(now, charged_bytes, then, is_probe));
         }
         let delay = self.evidence.delay().map(|least| least.delay);
         let is_late = self.sender.end_interval(now - self.history.began());
@@ -277,10 +279,10 @@ impl Estimator {
     }
 
     /// Ends the drain. The line was full while the queue emptied, so the bytes that arrived then show its present rate.
-    fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
+    fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64, is_probe: bool) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
-        let is_fixed = self.others.held.is_some() || self.unseen.probe.is_running();
+        let is_fixed = self.others.held.is_some() || is_probe;
         let then = if is_fixed { then } else { then.max(carried.min(before)) };
         self.unseen.probe.on_drained(now);
         // The settling lasts until round trips show the change: they are measured when they end, and smoothed.

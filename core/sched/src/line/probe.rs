@@ -14,9 +14,9 @@ use super::{BUSY_PERMILLE, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, MARGIN_PE
 
 /// The time for which the line has to be full before a search that began midway probes it.
 const MIDWAY_FOR: Nanos = Nanos::from_millis(400);
-/// The time after an interval in which nothing waited, after which the line was not full when the search began. At
-/// first the connections are not known.
-const MIDWAY_MAX: Nanos = Nanos::from_millis(300);
+/// The time since the search began in which an interval without a waiting response does not show that the line was not
+/// full then: not all connections have been looked at.
+const UNKNOWN_FOR: Nanos = Nanos::from_millis(300);
 /// The time between drains of a line that is full.
 const PROBE_EVERY: Nanos = Nanos::from_secs(30);
 /// The time of such a probe.
@@ -26,10 +26,9 @@ const PROBE_FOR: Nanos = Nanos::from_millis(200);
 pub(super) struct Probe {
     /// The last instant at which the queue was drained, or nothing waited.
     emptied_at: Option<Nanos>,
-    /// The first instant at which nothing waited.
+    /// The end of the first interval.
     began_at: Option<Nanos>,
     start: Start,
-    is_running: bool,
 }
 
 /// The state of responses when the search began.
@@ -51,12 +50,8 @@ impl Probe {
         self.start != Start::Empty
     }
 
-    pub fn is_running(&self) -> bool {
-        self.is_running
-    }
-
     pub fn on_drained(&mut self, now: Nanos) {
-        (self.emptied_at, self.is_running) = (Some(now), false);
+        self.emptied_at = Some(now);
     }
 }
 
@@ -74,15 +69,16 @@ impl Estimator {
 
     /// Begins a probe if one is due. Must be called once for each interval, while no cut is on trial.
     pub(super) fn probe(&mut self, now: Nanos, charged: u64, interval: Interval) -> Option<Change> {
+        let probe = &mut self.unseen.probe;
+        let began_at = *probe.began_at.get_or_insert(now);
         if !interval.is_backlogged && interval.used_permille < BUSY_PERMILLE {
-            self.unseen.probe.emptied_at = Some(now);
-            let began = *self.unseen.probe.began_at.get_or_insert(now);
-            if self.unseen.probe.start == Start::Midway && now - began >= MIDWAY_MAX {
-                self.unseen.probe.start = Start::Empty;
+            probe.emptied_at = Some(now);
+            if now - began_at >= UNKNOWN_FOR {
+                probe.start = Start::Empty;
             }
         }
-        let full_for = now - *self.unseen.probe.emptied_at.get_or_insert(now);
-        let is_midway = self.unseen.probe.start == Start::Midway;
+        let full_for = now - probe.emptied_at.unwrap_or(began_at);
+        let is_midway = probe.start == Start::Midway;
         let every = if is_midway { MIDWAY_FOR } else { PROBE_EVERY };
         let most = self.bounds.most.map_or(u64::MAX, Rate::bits_per_s);
         let may_rise = self.pace.map_or(is_midway, |pace| pace < most);
@@ -102,8 +98,7 @@ impl Estimator {
             // At half of the line's rate a queue is gone after twice its delay, which is in each round trip.
             lasts = Nanos(2 * shortest.0).min(DRAIN_MAX);
         }
-        self.unseen.probe.is_running = true;
-        self.phase = Phase::Draining { until: now + lasts, then: pace };
+        self.phase = Phase::Draining { until: now + lasts, then: pace, is_probe: true };
         Some(self.change(now, charged, Some(pace / 2), None))
     }
 
@@ -165,8 +160,8 @@ mod tests {
             let interval = estimator.history.close(now, self.charged, estimator.pace, history::Seen::default());
             let change = estimator.probe(now, self.charged, interval)?;
             let (before, pace) = (estimator.phase, change.pace.unwrap().bits_per_s());
-            let Phase::Draining { then, .. } = before else { panic!("{before:?}") };
-            let _ = estimator.end_drain(now, self.charged, then);
+            let Phase::Draining { then, is_probe: true, .. } = before else { panic!("{before:?}") };
+            let _ = estimator.end_drain(now, self.charged, then, true);
             Some(pace)
         }
     }

@@ -65,7 +65,7 @@ impl Estimator {
                 let then = self.rise.held(before, HELD_PERMILLE);
                 // At half of the line's rate a queue of ours is gone after twice its delay.
                 let drain_for = Nanos(2 * self.queue_now(now, then).0).min(DRAIN_MAX);
-                self.phase = Phase::Draining { until: now + drain_for, then };
+                self.phase = Phase::Draining { until: now + drain_for, then, is_probe: false };
                 Some(self.change(now, charged, Some(then / 2), None))
             }
             Some(before) if !self.history.recent.are_uploads() => {
