@@ -45,42 +45,34 @@ struct sk_buff {
 
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
-// Returns true if the connection has more than this packet waiting below TCP. If that cannot be determined (Linux
-// before 6.2, or a kernel that interprets programs), returns true.
-static __always_inline bool is_queued(struct __sk_buff *skb)
+// Returns the kernel's own structure of the packet; NULL if it cannot be read (Linux before 6.2, or a kernel that
+// interprets programs).
+static __always_inline struct sk_buff *kernel_packet(struct __sk_buff *skb)
 {
 #ifdef INTERPRETED
-	return true;
+	return NULL;
 #else
-	struct sk_buff *kernel_skb;
-	struct sock *sk;
-
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
-		return true;
-	kernel_skb = bpf_cast_to_kern_ctx(skb);
-	sk = kernel_skb->sk;
-	if (!sk)
-		return true;
-	return sk->sk_wmem_alloc.refs.counter >= (int)kernel_skb->truesize + TRUESIZE_DATA_MIN;
+	return bpf_ksym_exists(bpf_cast_to_kern_ctx) ? bpf_cast_to_kern_ctx(skb) : NULL;
 #endif
 }
 
-// Returns true if the packet's socket may soon have to wait for room in its send buffer; as above if that cannot be
-// determined.
+// Returns true if the connection has more than this packet waiting below TCP, or if that cannot be determined.
+static __always_inline bool is_queued(struct __sk_buff *skb)
+{
+	struct sk_buff *packet = kernel_packet(skb);
+	struct sock *sk = packet ? packet->sk : NULL;
+
+	return !sk || sk->sk_wmem_alloc.refs.counter >= (int)packet->truesize + TRUESIZE_DATA_MIN;
+}
+
+// Returns true if the packet's socket may soon have to wait for room in its send buffer, or if that cannot be determined.
+// The packet has a socket.
 static __always_inline bool fills_buffer(struct __sk_buff *skb)
 {
-#ifdef INTERPRETED
-	return true;
-#else
-	struct sk_buff *kernel_skb;
-	struct sock *sk;
+	struct sk_buff *packet = kernel_packet(skb);
+	struct sock *sk = packet ? packet->sk : NULL;
 
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
-		return true;
-	kernel_skb = bpf_cast_to_kern_ctx(skb);
-	sk = kernel_skb->sk;
-	return sk && sk->sk_wmem_alloc.refs.counter >= sk->sk_sndbuf >> KEPT_SHIFT;
-#endif
+	return !sk || sk->sk_wmem_alloc.refs.counter >= sk->sk_sndbuf >> KEPT_SHIFT;
 }
 
 // Returns true if this is a packet that `disown` has sent.
