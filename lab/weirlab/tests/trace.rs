@@ -180,7 +180,7 @@ fn a_failure_leaves_the_old_file_and_nothing_else() {
 fn real_logs_have_their_known_figures() {
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     if !logs.is_dir() {
-        println!("SKIPPED: the real logs are not beside the repository");
+        println!("SKIPPED: there are no real logs next to the repository");
         return;
     }
     let path = |name: &str| logs.join(name).to_str().unwrap().to_string();

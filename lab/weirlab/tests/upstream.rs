@@ -125,11 +125,11 @@ fn until_the_connection_closes() {
 #[test]
 fn nothing_outside_of_its_folder_and_no_bodies() {
     let upstream = Upstream::start("length");
-    let folder = Folder::new("beside");
+    let folder = Folder::new("outside");
     std::fs::write(folder.file("secret"), "secret").unwrap();
-    let beside = folder.path().file_name().unwrap().to_str().unwrap();
+    let outside = folder.path().file_name().unwrap().to_str().unwrap();
     for (request, status) in [
-        (format!("GET /../{beside}/secret HTTP/1.0\r\n\r\n"), "404"),
+        (format!("GET /../{outside}/secret HTTP/1.0\r\n\r\n"), "404"),
         (format!("GET /{}/secret HTTP/1.0\r\n\r\n", folder.path().display()), "404"),
         ("GET /a HTTP/1.0\r\n\r\n".into(), "404"),
         ("GET small.bin HTTP/1.0\r\n\r\n".into(), "400"),

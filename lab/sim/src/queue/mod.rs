@@ -360,7 +360,7 @@ impl Config {
         let Some(table) = &self.class_table else { return Ok(()) };
         let has_slots = table.classes.iter().any(|class| class.concurrent_max.is_some());
         if has_slots && self.slots.is_some() {
-            return Err(Error::field("class_table", "not beside slots: its classes have their own"));
+            return Err(Error::field("class_table", "not with slots: its classes have their own"));
         }
         let (classes, shares) = (table.classes.len(), self.class_shares.len());
         if self.customers() == 0 && classes > 1 && shares != classes {
@@ -386,7 +386,7 @@ impl Config {
             ));
         }
         if !self.clients.closed.is_empty() {
-            return Err(Error::field("slots", "not beside closed: its jobs have no slots"));
+            return Err(Error::field("slots", "not with closed: its jobs have no slots"));
         }
         Ok(())
     }

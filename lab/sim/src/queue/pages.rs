@@ -213,9 +213,9 @@ pub(super) fn check(config: &Config, load: &PageLoad) -> Result<(), Error> {
     let beside = [
         ("wire", config.wire == Wire::Tcp, "its handshake for each request is not that of pages: write plain"),
         ("clients", config.clients.owners == Some(Owners::Trace), "pages have no trace: write a number, such as 4"),
-        ("slots", config.slots.is_some(), "not beside pages"),
-        ("class_table", config.class_table.is_some(), "not beside pages"),
-        ("classes", !config.class_shares.is_empty(), "not beside pages"),
+        ("slots", config.slots.is_some(), "not with pages"),
+        ("class_table", config.class_table.is_some(), "not with pages"),
+        ("classes", !config.class_shares.is_empty(), "not with pages"),
         ("carriers", connections > 1 && config.carriers, "of several connections none carries several: write none"),
         ("policy", config.policy == "ps" && config.carriers, "ps has no carriers: write carriers none, or fair"),
     ];

@@ -1,4 +1,4 @@
-//! What trials of an attach have measured, kept in /run/weir until the interface is detached.
+//! The measurements of an attach's trials, kept in /run/weir until the interface is detached.
 
 use crate::tree::leftovers;
 use crate::{Error, Interface};

@@ -59,12 +59,12 @@ struct Trials {
     seen_at: Option<Instant>,
 }
 
-/// What a look for a trial found.
+/// The outcome of a look for a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stand {
     None,
     Still,
-    /// Until now.
+    /// A trial has just ceased to show.
     Over,
 }
 

@@ -129,7 +129,7 @@ impl Page {
         );
     }
 
-    /// Gauges of those attaches that have them.
+    /// Adds gauges, with the attaches that have a value.
     fn gauges<const COUNT: usize>(&mut self, all: &[Figures], gauges: [Metric<Option<f64>>; COUNT]) {
         for (name, help, value) in gauges {
             self.head(name, "gauge", help);

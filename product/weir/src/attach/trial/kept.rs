@@ -24,7 +24,7 @@ const BETWEEN: char = ';';
 #[derive(Debug, Default, PartialEq)]
 struct Kept(Vec<(u64, Pair)>);
 
-/// What trials of an attach say of it.
+/// The gain of an attach, as its trials show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gain {
     pub judgement: Judgement,

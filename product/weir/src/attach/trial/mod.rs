@@ -37,7 +37,7 @@ const RESPONSES_MAX: usize = 1_000_000;
 /// If something waits here in fewer looks than this, in percent, the order has nothing to change.
 const WAITING_PERCENT: u64 = 10;
 
-/// What the trials of the last day say of an attach.
+/// Returns the gain that the trials of the last day show; `None` if there were none.
 pub fn gain(interface: &Interface, settings: &Settings, rate: Rate) -> Option<Gain> {
     kept::read(interface, settings, rate)
 }
