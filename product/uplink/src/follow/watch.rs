@@ -41,6 +41,9 @@ const OPEN: &str = "10gbit";
 /// which the pace is not a settled one.
 const LEFT_PERMILLE: u32 = 985;
 const SETTLED_PERMILLE: u32 = 900;
+/// The part of the rate found, in thousandths, that the bands have during a trial: the last rise may have led 8 % beyond
+/// the line, and a queue that a time without the order has left there has to empty in seconds.
+const HELD_PERMILLE: u32 = 920;
 
 /// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,6 +259,11 @@ impl LineWatch {
             None if now < self.rates.begun => self.set(self.rates.begun).map(drop),
             _ => Ok(()),
         }
+    }
+
+    /// Sets the bands to the rate for a trial of the order, during which nothing follows the line.
+    pub fn hold(&mut self) -> Result<(), Error> {
+        self.status().rate.map_or(Ok(()), |line| self.set(line.permille(HELD_PERMILLE)).map(drop))
     }
 
     /// Keeps the bands at the device's speed while they are open, and below it afterwards. Returns false if the bands

@@ -129,9 +129,15 @@ impl Following {
     /// Returns true while a trial shows. Afterwards the search goes on from the rate that it had, as after a restart.
     fn stands_still(&mut self) -> Result<bool, Error> {
         let interface = &self.interface;
+        let was_still = self.trials.seen_at.is_some();
         match self.trials.look(Instant::now(), || classify::is_tried(interface).unwrap_or(false)) {
             Stand::None => return Ok(false),
-            Stand::Still => return Ok(true),
+            Stand::Still => {
+                if !was_still && self.lock.is_valid() {
+                    self.watch.hold()?;
+                }
+                return Ok(true);
+            }
             Stand::Over => {}
         }
         let status = self.status();

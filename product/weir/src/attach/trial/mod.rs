@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::uplink::classify::{self, Classify, Facts, Meter, Missed, Preview, Response, Settings};
 use ::uplink::tree::{self, Tree};
@@ -30,6 +30,10 @@ use super::{Args, wanted, wanted_by};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The time after the last slice in which its responses may end.
 const LAST: Duration = Duration::from_millis(250);
+/// The maximum time until a rate that is followed is settled: its process looks at the classifier every five seconds.
+const SETTLED_WITHIN: Duration = Duration::from_secs(8);
+/// The part of the line's rate, in thousandths, below which the bands drain its queue.
+const SETTLED_PERMILLE: u32 = 900;
 /// The time after which a process that follows the rate has noticed a trial.
 const STANDS_STILL_AFTER: Duration = Duration::from_secs(2);
 /// Maximum number of responses of a trial, 24 MB; the rest is counted.
@@ -43,14 +47,7 @@ pub fn gain(interface: &Interface, settings: &Settings, rate: Rate) -> Option<Ga
 }
 
 pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Failure> {
-    let before = Before::of(interface)?;
-    let wanted = wanted(args, interface, before.wish(args, interface)?)?;
-    if before.is_followed && !classify::is_in_place(interface, &wanted)? {
-        let name = &interface.name;
-        return Err(Failure::Failed(format!(
-            "the rate of {name} is followed with other settings: leave the flags out to try the attach as it is, or run `weir attach --detach {name}` first"
-        )));
-    }
+    let (before, wanted) = settled(args, interface)?;
     let preview = classify::preview(interface, &wanted)?;
     let rate = preview.tree.rate;
     let slices = Slices::new(time, coin()).map_err(|unfit| {
@@ -78,6 +75,32 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
         }
     }
     conclude(args, interface, rate, outcome, restored)
+}
+
+/// Returns the state of the interface and the attach to try. Waits while a rate that is followed was cut just now, or the
+/// classifier is not adapted to it yet.
+fn settled(args: &Args, interface: &Interface) -> Result<(Before, Classify), Failure> {
+    let until = Instant::now() + SETTLED_WITHIN;
+    loop {
+        let before = Before::of(interface)?;
+        let wanted = wanted(args, interface, before.wish(args, interface)?)?;
+        if !before.is_followed || is_settled(interface) && classify::is_in_place(interface, &wanted)? {
+            return Ok((before, wanted));
+        }
+        if Instant::now() >= until {
+            let name = &interface.name;
+            return Err(Failure::Failed(format!(
+                "the rate of {name} is followed with other settings: leave the flags out to try the attach as it is, or run `weir attach --detach {name}` first"
+            )));
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// Returns false if the rate was cut just now and the line's queue drains, during which the bands send much less.
+fn is_settled(interface: &Interface) -> bool {
+    let status = line::read(interface).map(|followed| followed.status).unwrap_or_default();
+    status.rate.zip(status.pace).is_some_and(|(rate, pace)| pace >= rate.permille(SETTLED_PERMILLE))
 }
 
 /// A coin that falls anew in each run.
