@@ -1,5 +1,5 @@
-//! Command lines and exits of our programs: exit status 0 ok, 1 failed, 2 usage, and for the last two one line on
-//! standard error that states what is wrong, where, and what would be right.
+//! Parses the command line and exits. Exit status 0 means success, 1 failure, 2 wrong usage. With 1 and 2, one line on
+//! standard error states what is wrong, where, and how to fix it.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,9 +7,9 @@ use std::process::ExitCode;
 /// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The request makes no sense (exit status 2).
+    /// The command line makes no sense (exit status 2).
     Usage(String),
-    /// The request made sense and did not succeed (exit status 1).
+    /// The command was valid but failed (exit status 1).
     Failed(String),
 }
 
@@ -26,8 +26,9 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Parses the command line. Help and version end the program as clap does, a mistake with one line; `gone` returns the
-/// replacement of a flag or a command that was renamed or removed, or that other programs have.
+/// Parses the command line. Help and version print and exit as usual in clap; a mistake prints one line and exits.
+/// `gone` maps a flag or command that was renamed or removed, or that other programs have, to a hint about its
+/// replacement.
 pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -> C {
     C::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
@@ -48,7 +49,8 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
     })
 }
 
-/// Prints a line about what was done. It is done whether anybody reads of it or not, so a closed or full output is no failure.
+/// Prints a line that reports a finished action. The action has succeeded even if nobody reads the line, so a closed or
+/// full output is not an error.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -64,7 +66,7 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Describes a flag that the command does not have, with the likely one if clap suggests it.
+/// Describes an unknown flag, with clap's suggestion if there is one.
 fn unknown_flag(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let text = |kind| match error.get(kind) {
@@ -77,7 +79,7 @@ fn unknown_flag(error: &clap::Error) -> Option<String> {
     Some(format!("unknown flag {flag}{meant}"))
 }
 
-/// The flag that no command has, or the flag with a value that it does not accept.
+/// Returns an unknown flag, or a flag together with the value that it does not accept.
 fn unknown_word(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let text = |kind| match error.get(kind) {
@@ -93,7 +95,7 @@ fn unknown_word(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The command that does not exist, as it is typed: `weir uplink watch`.
+/// Returns an unknown command with its parents, as typed: `weir uplink watch`.
 fn unknown_command(error: &clap::Error, path: &str) -> Option<String> {
     use clap::error::{ContextKind, ContextValue};
     match error.get(ContextKind::InvalidSubcommand)? {
@@ -102,7 +104,7 @@ fn unknown_command(error: &clap::Error, path: &str) -> Option<String> {
     }
 }
 
-/// The command that these words name, as it is typed: `weir uplink up` for `up` and what follows it.
+/// Returns the command that these words name, as typed: `weir uplink up` for the words `up eth0`.
 fn command_path(root: &clap::Command, program: &str, words: &[String]) -> String {
     let (mut command, mut path) = (root, program.to_string());
     for word in words {
@@ -113,7 +115,7 @@ fn command_path(root: &clap::Command, program: &str, words: &[String]) -> String
     path
 }
 
-/// Joins clap's message of several lines into one, without the usage and the pointer to the help behind it.
+/// Joins clap's multi-line message into one line and drops the usage and the pointer to `--help`.
 pub fn one_line(text: &str) -> String {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");

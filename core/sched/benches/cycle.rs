@@ -31,8 +31,8 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on connections of several jobs each: one arrives where one has departed. With equal wishes, and with the
-/// larger jobs more urgent, so that every stage has to be computed.
+/// The same, on connections with several jobs each: a job arrives whenever one departs. Once with equal precedences,
+/// and once with the larger jobs more urgent, so that every stage has to be computed.
 fn connections(criterion: &mut Criterion) {
     const ALL: u64 = 60_000;
     let mixed = policy::NAMES.iter().map(|name| (*name, 6, false));
@@ -65,9 +65,9 @@ fn connections(criterion: &mut Criterion) {
     }
 }
 
-/// A grant to a client that stays, among this many others that wait, with the share between clients and without it;
-/// 100,000 clients are known. With the share, demand exceeds supply, and most of the waiting clients are beyond their
-/// allowance: they take turns as under `fair`.
+/// A grant to a client that stays while many others wait, with and without the share between clients. 100,000 clients
+/// are known. With the share, demand exceeds supply and most waiting clients are beyond their allowance, so they take
+/// turns as under `fair`.
 fn clients(criterion: &mut Criterion) {
     const KNOWN: u32 = 100_000;
     let spec: policy::PolicySpec = "srpt".parse().expect("a policy");
@@ -108,8 +108,8 @@ fn clients(criterion: &mut Criterion) {
     }
 }
 
-/// A grant, and a response in place of each that departs, among `count` classes that all wait: of several priorities
-/// and weights, every other with a guarantee, with their slots and without.
+/// A grant, and a new response for each that departs, among `count` waiting classes with different priorities and
+/// weights. Every second class has a guarantee. Measured with and without slots.
 fn classes(criterion: &mut Criterion) {
     let order = |spec: &str| spec.parse::<policy::PolicySpec>().expect("a policy").order().clone();
     let link: units::Rate = "10gbit".parse().expect("a rate");
@@ -148,7 +148,7 @@ fn classes(criterion: &mut Criterion) {
     }
 }
 
-/// Grants until a job departs. Whole responses are sent at once, as a small response is.
+/// Grants until a job departs. Each grant covers a whole response, as for a small response.
 fn depart_one(scheduler: &mut Scheduler) -> JobId {
     loop {
         let grant = scheduler.poll_grant(Nanos(0)).expect("jobs are queued");
@@ -158,7 +158,7 @@ fn depart_one(scheduler: &mut Scheduler) -> JobId {
     }
 }
 
-/// Sizes spread over three decades by a fixed linear congruence, all under one grant.
+/// Sizes spread over three decades by a fixed linear congruence, all smaller than one grant.
 fn sizes() -> impl Iterator<Item = u64> {
     let mut state = 1u64;
     std::iter::repeat_with(move || {

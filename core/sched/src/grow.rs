@@ -1,9 +1,8 @@
-//! Growth of tables with little spare capacity. Ten thousand tables stay tiny, so their first elements are allocated
-//! one by one. Each client can make a table indexed by slot large, so a large table grows by an eighth instead of
-//! doubling.
+//! Grows tables with little spare capacity. Ten thousand tables stay tiny, so their first elements are allocated one by
+//! one. Each client can make a table indexed by slot large, so a large table grows by an eighth instead of doubling.
 
 const EXACT_MAX: usize = 4;
-/// Beyond `EXACT_MAX`, a table grows by this part of its length plus `FEW`.
+/// Above `EXACT_MAX` elements, a table grows by its length divided by this, plus `FEW`.
 const PART: usize = 8;
 const FEW: usize = 2;
 

@@ -2,32 +2,34 @@
 //!
 //! TCP under a web server sends all written bytes in the order they were written, so the only place to decide is before
 //! the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc and a
-//! device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every later decision.
-//! So bytes are handed down in small grants at the pace of the link ([`crate::Ledger`] keeps it), each to the job that
-//! is best at that instant.
+//! device ring accept megabytes, and all of those then leave in FIFO order ahead of every later decision. So bytes are
+//! handed down in small grants at the pace of the link ([`crate::Ledger`] keeps it), each to the job that is best at
+//! that instant.
 //!
-//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote ([`Scheduler::on_sent`]) and, if
-//! the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is then out of the order until
-//! [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is outstanding at a time.
+//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote
+//! ([`Scheduler::on_sent`]) and calls [`Scheduler::on_wait`] if the connection takes no more. A slow reader then leaves
+//! the order until [`Scheduler::on_wait_over`], however good its rank, and never blocks the link. One grant is
+//! outstanding at a time.
 //!
 //! A connection that carries many responses simultaneously is opened ([`Scheduler::open`]). A connection of HTTP/1.1
-//! need not be: its jobs stand in the order by themselves, which spares a microsecond for each job.
+//! need not be opened: its jobs are in the order by themselves, which saves a microsecond per job.
 //!
 //! # Broken promises
 //!
 //! A caller that breaks a promise has a bug. The consequence depends on the state that the scheduler can still trust:
 //!
-//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order, the ledger and the
-//!   other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`], report it, and the
-//!   caller ends that response and its connection, with a line in the log.
-//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection without its jobs)
-//!   leaves nothing that can be trusted: the call panics, which ends the process. So do broken promises that concern no single
-//!   response: more than [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not even a head.
+//! - A **response** that is longer than its size ([`Overrun`]) is the only thing that is wrong: the order, the ledger
+//!   and the other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`],
+//!   report it, and the caller ends that response and its connection, with a line in the log.
+//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection
+//!   without its jobs) leaves nothing that can be trusted: the call panics, which ends the process. It also panics for
+//!   broken promises that concern no single response: more than [`jobs::JOBS_MAX`] jobs, or a job without a single
+//!   byte, although every response has a head.
 //!
 //! No number from a peer breaks a promise: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
 //!
-//! A job may **bypass the link** ([`Arrival::bypasses_link`]): it is granted bytes whenever the link takes no grant, and
-//! neither the ledger nor the policy learns of it.
+//! A job may **bypass the link** ([`Arrival::bypasses_link`]): it is granted bytes whenever the link takes no grant,
+//! and neither the ledger nor the policy sees it.
 //!
 //! Three owners do the work: [`Jobs`] holds the jobs and connections, [`Order`] the ready jobs, [`Pacer`] the link.
 
@@ -55,58 +57,59 @@ use crate::scheduler::order::Order;
 use crate::{Arrival, Guard, JobId, Pace, Policy, Size, Turns, WaitBound};
 use class_limits::Limits;
 
-/// The maximum bytes of a grant to a job that bypasses the link. To write them takes about 0.1 ms, by which a grant of
-/// the link may be late.
+/// The maximum bytes of a grant to a job that bypasses the link. Writing them takes about 0.1 ms, which may delay a
+/// grant of the link by as much.
 const BYPASS_GRANT_BYTES_MAX: u64 = 256 << 10;
 
 /// Permission for one job to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub job: JobId,
-    /// The maximum bytes of the job to hand down, head included; fewer may be handed down.
+    /// The maximum bytes of the job to hand down, including the head; the caller may hand down fewer.
     pub bytes_max: u64,
-    /// The payload that the connection may carry for the job, frames and records included: whole segments.
+    /// The payload that the connection may carry for the job, including frames and records: whole segments.
     pub room_bytes: u64,
-    /// The bytes of the whole segments that follow `room_bytes`, if everything is to become one TLS record.
+    /// The bytes of the whole segments after `room_bytes` if all of them are to form one TLS record.
     pub record_bytes: u64,
 }
 
 /// The bytes that were handed down for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// The bytes of the response, which are the job's progress.
+    /// The bytes of the response. They are the job's progress.
     pub content_bytes: u64,
-    /// The bytes of the connection's payload, frames and records included, which are charged to the link.
+    /// The bytes of the connection's payload, including frames and records. They are charged to the link.
     pub carried_bytes: u64,
 }
 
 impl From<u64> for Sent {
-    /// Makes counts for a connection that carries only the job's own bytes.
+    /// Makes counts for a connection that carries nothing but the job's bytes.
     fn from(bytes: u64) -> Sent {
         Sent { content_bytes: bytes, carried_bytes: bytes }
     }
 }
 
-/// The state of a job after bytes of it were sent.
+/// The state of a job after some of its bytes were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Bytes are left.
+    /// The job has bytes left.
     Remains,
-    /// The last byte was handed down; the id is stale now.
+    /// The last byte was handed down; the id is no longer valid.
     Departed,
-    /// Bytes beyond the size were handed down. The link is charged for them, and the job has departed.
+    /// More bytes than the size were handed down. The link was charged for them, and the job has departed.
     Overrun(Overrun),
 }
 
 impl Progress {
-    /// Returns whether the id is stale now.
+    /// Returns whether the job has departed, so that the id is no longer valid.
     pub fn is_departed(self) -> bool {
         self != Progress::Remains
     }
 }
 
-/// A response longer than its size: a bug of the caller. Its connection cannot be trusted with another response.
+/// A response longer than its size, which is a bug of the caller. Its connection cannot be trusted with another
+/// response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a response of {size_bytes} bytes has {found_bytes}")]
 pub struct Overrun {
@@ -116,7 +119,7 @@ pub struct Overrun {
     pub found_bytes: u64,
 }
 
-/// A job, or a connection with everything on it, that can be held up.
+/// A job, or a connection with all its jobs, that can be made to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
@@ -139,9 +142,9 @@ pub struct Scheduler {
     jobs: Jobs,
     order: Order,
     pacer: Pacer,
-    /// The limits of the operator's classes, if the policy has any.
+    /// The limits of the operator's classes, if the policy has classes.
     limits: Option<Box<Limits>>,
-    /// The service that the jobs would have received in turns, if the caller measures it.
+    /// The service that the jobs would have received by taking turns, if the caller measures it.
     turns: Option<Box<Turns>>,
 }
 
@@ -151,7 +154,7 @@ impl Scheduler {
         Scheduler { jobs, order, pacer, limits: None, turns: None }
     }
 
-    /// Returns the scheduler with a guard added to its ranks; for a policy that starves no job it adds none.
+    /// Returns the scheduler with a guard. A policy under which no job can starve gets none.
     pub fn with_guard(self, guard: Guard) -> Scheduler {
         assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
         Scheduler { order: self.order.with_guard(guard), ..self }
@@ -163,7 +166,7 @@ impl Scheduler {
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// Returns the maximum time that a ready job of `framing` goes without a byte; `None` without a rate or a guard.
+    /// Returns the maximum time for which a ready job of `framing` gets no byte; `None` without a rate or a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
@@ -184,12 +187,12 @@ impl Scheduler {
         &self.pacer
     }
 
-    /// Returns the link, for reports of bytes that left without a grant and of the queue below.
+    /// Returns the link, so that the caller can report bytes that left without a grant and the queue below.
     pub fn pacer_mut(&mut self) -> &mut Pacer {
         &mut self.pacer
     }
 
-    /// Adds a response that is sent on a connection of its own; it is ready immediately.
+    /// Adds a response on a connection of its own. It is ready immediately.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         self.admit(now, arrival, None)
     }
@@ -201,7 +204,8 @@ impl Scheduler {
         connection
     }
 
-    /// Adds a response to this connection, ready immediately; `None` if the connection is closed or has all its jobs.
+    /// Adds a response to this connection. It is ready immediately. Returns `None` if the connection is closed or has
+    /// its maximum of jobs.
     pub fn arrive_on(
         &mut self,
         now: Nanos,
@@ -212,7 +216,7 @@ impl Scheduler {
         self.jobs.has_room_on(on).then(|| self.admit(now, arrival, Some((on, precedence))))
     }
 
-    /// Ends the connection and aborts the jobs left on it. A no-op for a closed one.
+    /// Ends the connection and aborts the jobs left on it. Does nothing if the connection is closed.
     pub fn close(&mut self, id: ConnectionId) {
         if self.jobs.connection(id).is_some() {
             let left: Vec<JobId> = self.jobs.on(id).collect();
@@ -221,15 +225,15 @@ impl Scheduler {
         }
     }
 
-    /// Sets the precedence that the client now wishes (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed
-    /// job, or for a job without a connection.
+    /// Sets the precedence that the client now wants (PRIORITY_UPDATE, RFC 9218 section 7). Does nothing for a departed
+    /// job or a job without a connection.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
         let Some(at) = self.jobs.get(id).map(|job| job.connection).filter(|at| *at != NO_CONNECTION) else { return };
         self.jobs.connection_at_mut(at).set_precedence(id.slot, precedence);
         self.order.offer(&mut self.jobs, at);
     }
 
-    /// Adds the job to the system, and to the order unless its class has its maximum of jobs.
+    /// Adds the job to the system, and to the order unless its class already has its maximum of jobs.
     fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         self.on_ready(now, arrival.bypasses_link);
         let id = self.jobs.add(now, &arrival, on);
@@ -256,8 +260,8 @@ impl Scheduler {
         id
     }
 
-    /// Returns the job that may send now; `None` if no job is ready or the link has enough ([`Self::poll_timeout`]). A
-    /// job that bypasses the link is granted when the link takes no grant.
+    /// Returns the grant of the job that may send now; `None` if no job is ready or the link has enough
+    /// ([`Self::poll_timeout`]). Jobs that bypass the link are granted when the link takes no grant.
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -281,20 +285,21 @@ impl Scheduler {
         Some(if self.order.is_helping() { Grant { record_bytes: 0, ..grant } } else { grant })
     }
 
-    /// Returns the instant at which to ask again for a grant, possibly past, or `None` while no job is ready.
+    /// Returns the instant at which to poll for a grant again, possibly in the past; `None` while no job is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let is_bypassing_ready = self.order.next_bypassing().is_some();
         if is_bypassing_ready { Some(self.pacer.used_at()) } else { self.link_timeout() }
     }
 
-    /// Returns the instant at which the link takes the next grant, possibly past, or `None` while no job of it is
-    /// ready.
+    /// Returns the instant at which the link takes the next grant, possibly in the past; `None` while no job of the
+    /// link is ready.
     pub fn link_timeout(&self) -> Option<Nanos> {
         let granted_at = (!self.order.is_idle()).then(|| self.pacer.free_at());
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Records that bytes of the job were handed down, or none; at its size it departs. A no-op for a departed job.
+    /// Records that bytes of the job were handed down, or none. The job departs when its size is reached. Does nothing
+    /// for a departed job.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         self.carry_turns(now, id, sent.content_bytes);
@@ -322,7 +327,7 @@ impl Scheduler {
         Progress::Remains
     }
 
-    /// Charges the link for bytes of a job that had `left_bytes` before, and was sent the first of them after a wait.
+    /// Charges the link for bytes of a job that had `left_bytes` left before and had waited for `waited`.
     fn on_carried(&mut self, now: Nanos, slot: u32, wire_bytes: u64, left_bytes: u64, waited: Option<Nanos>) {
         // A wait caused by a late caller does not measure the order.
         if let Some(wait) = waited
@@ -338,8 +343,8 @@ impl Scheduler {
         }
     }
 
-    /// Adds a reason why the job, or all of a connection, cannot be sent, and takes it out of the order. Calling twice,
-    /// or late, changes nothing.
+    /// Adds a reason why a job, or a whole connection, cannot be sent, and takes it out of the order. A repeated or
+    /// late call changes nothing.
     pub fn on_wait(&mut self, who: impl Into<Waiter>, why: Why) {
         match who.into() {
             Waiter::Job(id) => {
@@ -359,8 +364,9 @@ impl Scheduler {
         }
     }
 
-    /// Records that the source of the job has no more for now. The job waits for it as with [`Scheduler::on_wait`]; if
-    /// its size is not known and the wait lasts for [`crate::SOURCE_PAUSE`], it ranks as if it began then.
+    /// Records that the job's source has no more bytes for now. The job waits as with [`Scheduler::on_wait`]. If its
+    /// size is unknown and the wait lasts for [`crate::SOURCE_PAUSE`], the job is ranked afterwards as if it had just
+    /// begun.
     pub fn on_dry(&mut self, now: Nanos, id: JobId) {
         if let Some(job) = self.jobs.get_mut(id).filter(|job| !job.waits_for(Why::Source)) {
             job.waits_since = now;
@@ -368,7 +374,7 @@ impl Scheduler {
         self.on_wait(id, Why::Source);
     }
 
-    /// Removes a reason; without reasons, the job or connection is ready. A second or late call changes nothing.
+    /// Removes a reason. Without reasons left, the job or connection is ready. A repeated or late call changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         self.advance_turns(now);
         let who = who.into();
@@ -401,19 +407,19 @@ impl Scheduler {
         self.note_turns(who);
     }
 
-    /// Ends a job that was aborted, or whose size was not known until now. A no-op for a departed job.
+    /// Ends a job that was aborted, or whose size was unknown until now. Does nothing for a departed job.
     pub fn on_end(&mut self, id: JobId) {
         if self.jobs.get(id).is_some() {
             self.depart(id.slot);
         }
     }
 
-    /// Assigns this number ([`Arrival::client`]) to another client.
+    /// Assigns this client number ([`Arrival::client`]) to another client.
     pub fn on_client(&mut self, client: u32, traits: ClientTraits) {
         self.order.policy_mut().on_client(client, traits);
     }
 
-    /// Sets the rate of the link from now on; `None` hands down all bytes that sockets take.
+    /// Sets the rate of the link from now on; `None` hands down as many bytes as sockets take.
     pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
         self.advance_turns(now);
         self.pacer.set_rate(now, rate);
@@ -422,8 +428,7 @@ impl Scheduler {
         }
     }
 
-    /// Replaces the classes, each at its previous index, and adds new ones behind them. Jobs in progress are not
-    /// interrupted.
+    /// Replaces the classes, keeping their indices, and appends the new ones. Jobs in progress are not interrupted.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
         let Some(limits) = &mut self.limits else { return };
         let go_on = limits.replace(specs);
@@ -431,13 +436,14 @@ impl Scheduler {
         go_on.into_iter().for_each(|job| self.on_wait_over(now, job, Why::Slot));
     }
 
-    /// Gives back the slots behind the last one in use. From now on low slots are used first, so that the next call can
-    /// give back more. Takes time linear in the length of the tables. Returns the number of slots left.
+    /// Frees the slots after the last one in use. From then on low slots are used first, so that the next call can free
+    /// more. Takes time linear in the length of the tables. Returns the number of slots left.
     pub fn shrink(&mut self) -> usize {
         self.jobs.shrink()
     }
 
-    /// Releases the jobs that no longer wait for their class, either for a slot or because of its maximum rate.
+    /// Releases the jobs that no longer have to wait for their class, whether for a slot or because of its maximum
+    /// rate.
     fn let_go(&mut self, now: Nanos) {
         let Some(limits) = &mut self.limits else { return };
         let woken = limits.take_woken();
@@ -457,7 +463,7 @@ impl Scheduler {
         }
     }
 
-    /// Resumes the link if no job of it was ready. Must be called before a job becomes ready.
+    /// Resumes the link if none of its jobs was ready. Must be called before a job becomes ready.
     fn on_ready(&mut self, now: Nanos, bypasses_link: bool) {
         if !bypasses_link && self.order.is_idle() {
             resume(&mut self.order, &mut self.pacer, now);
@@ -485,7 +491,7 @@ impl Scheduler {
     }
 }
 
-/// Resumes the link if no job was ready until now.
+/// Resumes the link if no job has been ready until now.
 fn resume(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
     order.policy_mut().on_idle(pacer.resume(now));
 }

@@ -1,9 +1,9 @@
-//! The time that the same responses would have taken if all ready responses took turns, packet by packet: processor
-//! sharing, the FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
+//! The time that the same responses would take if all ready responses took turns, packet by packet. This is processor
+//! sharing, called FAIR in the papers (000, section 2), as in a server without an order behind a fair queue.
 //!
-//! The real line and the line of turns carry the same bytes at the same instants, so a line that changes or a host that
-//! is late makes no difference between them. A response that waits for its client, a file or an upstream could not be
-//! sent in turns either: until that wait is over, it gets no more bytes in turns than were really sent of it.
+//! The real line and the line of turns carry the same bytes at the same instants, so changes of the line and delays of
+//! the host affect both alike. A response that waits for its client, a file or an upstream could not be sent in turns
+//! either: until the wait is over, it gets no more bytes in turns than were really sent.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +11,27 @@ use units::{Nanos, Rate};
 
 use crate::grow::grow_to;
 
-/// The maximum number of responses that share the line simultaneously; further ones are not followed.
+/// The maximum number of responses that share the line at the same time. Any others are not followed.
 pub const SHARING_MAX: usize = 100_000;
 /// The value in place of a missing index or slot.
 const NONE: u32 = u32::MAX;
-/// The value in place of an index if the response has ended in turns, and its job has not.
+/// The value in place of an index if the response has ended in turns but its job has not.
 const ENDED: u32 = NONE - 1;
-/// The difference below which two byte counts are equal.
+/// The difference below which two byte counts count as equal.
 const ALIKE_BYTES: f64 = 0.5;
 
-/// A line that all responses share evenly, as a fluid.
+/// A line that all responses share evenly, like a fluid.
 ///
-/// `served` is the number of bytes that each response sharing the line has received since the line was last empty. A
-/// response stops sharing it when `served` has grown by the bytes that the response may have (the virtual time of
+/// `served` is the number of bytes that each response on the line has received since the line was last empty. A
+/// response stops sharing the line when `served` has grown by the bytes that the response may get (the virtual time of
 /// Demers, Keshav and Shenker, 1989). Each change of a response takes O(log n).
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// The responses that share the line now, by the point at which they stop.
+    /// The responses that share the line now, ordered by the point at which they stop.
     sharing: BTreeSet<(Stop, u32)>,
     followed: Vec<Option<Followed>>,
     vacant: Vec<u32>,
-    /// The index among the followed responses, by the slot of the job; [`ENDED`] or [`NONE`] if the job has none.
+    /// For each job's slot, the index of its followed response, or [`ENDED`] or [`NONE`].
     by_slot: Vec<u32>,
     /// The bytes that each response on the line has received since the line was last empty.
     served: f64,
@@ -40,8 +40,8 @@ pub struct Turns {
     ended: Vec<TurnsEnded>,
 }
 
-/// The responses of a label that would have ended by now, and the sum of the times from their requests to the instant
-/// when their last bytes would have been handed down.
+/// Totals over the responses of a label that would have ended by now: their number, and the sum of the times from
+/// request to last byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnsEnded {
     pub responses: u64,
@@ -54,15 +54,15 @@ struct Stop(f64);
 
 #[derive(Debug)]
 struct Followed {
-    /// The slot of its job; [`NONE`] if the job has departed.
+    /// The slot of the response's job; [`NONE`] if the job has departed.
     slot: u32,
-    /// The time at which it was requested, and its label; `None` for a response that is not counted.
+    /// The time of the request and the label; `None` for a response that is not counted.
     compared: Option<(Nanos, u8)>,
     /// The total bytes; infinite while unknown.
     end: f64,
-    /// The maximum bytes that the job gets before its present wait is over; infinite if it waits only for its turn.
+    /// The maximum bytes that the job can get before its present wait ends; infinite if it waits only for its turn.
     limit: f64,
-    /// The bytes it had when it last began or stopped sharing the line.
+    /// The bytes that it had received when it last began or stopped sharing the line.
     had: f64,
     /// The value of [`Turns::served`] at that time.
     served_before: f64,
@@ -91,9 +91,9 @@ impl Ord for Stop {
 }
 
 impl Turns {
-    /// Advances to `now`. If no job was ready since the last call (`is_idle`), the line sent responses that are behind
-    /// in turns at this rate during that time; without a rate, all responses in progress are forgotten. Must be called
-    /// before anything else that happens at this instant.
+    /// Advances to `now`. If no job has been ready since the last call (`is_idle`), the line spent that time on
+    /// responses that are behind in turns, at this rate; without a rate, all responses in progress are forgotten. Must
+    /// be called before anything else that happens at this instant.
     pub(crate) fn advance(&mut self, now: Nanos, rate: Option<Rate>, is_idle: bool) {
         let Some(rate) = rate else { return self.forget() };
         if is_idle && !self.sharing.is_empty() && now > self.at {
@@ -104,8 +104,8 @@ impl Turns {
         self.at = self.at.max(now);
     }
 
-    /// Records that bytes of a job are sent now: the line of turns carries as many, shared among all jobs, unless this
-    /// job is not followed.
+    /// Records that bytes of a job are sent now. The line of turns carries as many and divides them among all jobs,
+    /// unless this job is not followed.
     pub(crate) fn carry(&mut self, slot: u32, bytes: u64) {
         if self.by_slot.get(slot as usize).is_some_and(|at| *at != NONE) {
             let now = self.at;
@@ -113,7 +113,7 @@ impl Turns {
         }
     }
 
-    /// Shares out these bytes; `at` returns the time at which a number of them has been served.
+    /// Divides these bytes among the responses. `at` returns the time by which a number of bytes has been served.
     fn serve(&mut self, bytes: f64, at: impl Fn(f64) -> Nanos) {
         let mut served_bytes = 0.0;
         while let Some((Stop(stop), first)) = self.sharing.first().copied() {
@@ -129,7 +129,7 @@ impl Turns {
         }
     }
 
-    /// Follows a job that is ready, with its size if known.
+    /// Follows a job that is ready; `bytes` is its size, if known.
     pub(crate) fn arrive(&mut self, slot: u32, bytes: Option<u64>) {
         if self.followed.len() - self.vacant.len() >= SHARING_MAX {
             return;
@@ -147,7 +147,7 @@ impl Turns {
         self.place(at);
     }
 
-    /// Counts the job, requested at `since`, under this label; returns false if it is not followed.
+    /// Counts the job, requested at `since`, under this label. Returns false if the job is not followed.
     pub(crate) fn compare(&mut self, slot: u32, since: Nanos, label: u8) -> bool {
         self.change(slot, |one| one.compared = Some((since, label)))
     }
@@ -157,20 +157,20 @@ impl Turns {
         self.change(slot, |one| one.end = bytes as f64);
     }
 
-    /// Records that the job waits for something other than its turn, after `sent_bytes` of it were sent.
+    /// Records that the job waits for something other than its turn, after `sent_bytes` were sent.
     pub(crate) fn wait(&mut self, slot: u32, sent_bytes: u64) {
         self.change(slot, |one| one.limit = sent_bytes as f64);
     }
 
-    /// Records that the job waits for its turn only.
+    /// Records that the job waits only for its turn.
     pub(crate) fn go_on(&mut self, slot: u32) {
         if self.get(slot).is_some_and(|one| one.limit.is_finite()) {
             self.change(slot, |one| one.limit = f64::INFINITY);
         }
     }
 
-    /// Records that the job departs, after `sent_bytes` of it were sent. A response that was cut off is not counted,
-    /// but the line carries its bytes.
+    /// Records that the job departs after `sent_bytes` were sent. A response that was cut off is not counted, but the
+    /// line still carries its bytes.
     pub(crate) fn depart(&mut self, slot: u32, sent_bytes: u64, is_whole: bool) {
         self.change(slot, |one| {
             (one.end, one.limit) = (sent_bytes as f64, f64::INFINITY);
@@ -192,7 +192,7 @@ impl Turns {
         self.followed.get(*at as usize)?.as_ref()
     }
 
-    /// Changes the limits of a job; returns false if it is not followed.
+    /// Changes the limits of a job. Returns false if the job is not followed.
     fn change(&mut self, slot: u32, change: impl FnOnce(&mut Followed)) -> bool {
         let Some(at) = self.by_slot.get(slot as usize).copied().filter(|at| *at < ENDED) else { return false };
         // The bytes that it had until now follow from its previous limits.
@@ -210,7 +210,7 @@ impl Turns {
         }
     }
 
-    /// Makes a response share the line while it may have more bytes, and ends it if it has all of them.
+    /// Lets a response share the line as long as it may have more bytes, and ends it once it has all of them.
     fn place(&mut self, at: u32) {
         self.take_out(at);
         let one = self.followed[at as usize].as_mut().expect("its place is its own");

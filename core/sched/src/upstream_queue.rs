@@ -1,36 +1,36 @@
-//! The places at an upstream, one for each request that it may have in flight, and the requests that wait for a place.
+//! The places at an upstream, one for each request that it may process at the same time, and the requests that wait for
+//! a place.
 //!
-//! A client has at most its share of the places and of the waiting requests, half unless the operator sets another.
-//! Clients that wait take turns: a client that sends a thousand requests waits for its own places, and no other client
-//! waits behind it. Among the clients whose turn it is, the class with the lowest priority number goes first, then the
-//! request whose route takes the upstream the least time. The requests of one client are ordered in the same way within
-//! its turn. Every request is eventually begun.
+//! A client gets at most its share of the places and of the waiting requests: half, unless the operator configures
+//! otherwise. Waiting clients take turns: a client that sends a thousand requests waits for its own places, and no
+//! other client waits behind it. Among the clients whose turn it is, the class with the lowest priority number goes
+//! first, then the request whose route takes the upstream the least time. The requests of one client are ordered in the
+//! same way within its turn. Every request is eventually started.
 
 use hashbrown::HashMap;
 use units::Nanos;
 
-/// The maximum number of requests that wait for one upstream, in addition to those in flight.
+/// The maximum number of requests that wait for one upstream, not counting those in progress.
 pub const WAITING_MAX: usize = 1024;
-/// The period of releases to the oldest: one release in this many goes to the request that has waited longest. A
-/// request behind `n` others is begun after at most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less
-/// than its share.
+/// One release in this many goes to the request that has waited longest. Therefore a request behind `n` others is
+/// started after at most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less than its share.
 pub const RELEASES_PER_OLDEST: u32 = 32;
 
-/// The position of a request among the waiting ones.
+/// The properties that order a request among the waiting ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Turn {
-    /// The priority of its class; a lower number goes first.
+    /// The priority of the request's class; a lower number goes first.
     pub priority: u8,
     /// The time that the upstream is expected to need for it.
     pub service: Nanos,
-    /// The time at which it started to wait.
+    /// The time at which the request started to wait.
     pub since: Nanos,
-    /// The client.
+    /// The request's client.
     pub client: u32,
 }
 
-/// The maximum numbers of requests in flight, of one client's requests in flight, and of one client's waiting requests.
-/// A request has the bounds of its site, and several sites may have one upstream.
+/// The maximum numbers of requests in progress, of one client's requests in progress, and of one client's waiting
+/// requests. A request has the bounds of its site; several sites may share an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub requests: u32,
@@ -44,11 +44,11 @@ pub enum Begun {
     Taken,
     /// The request gets a place later, from [`Places::begin_next`].
     Waits,
-    /// The maximum number of requests already wait, either in all or of this client.
+    /// The maximum number of requests are already waiting, in total or for this client.
     Full,
 }
 
-/// The places at one upstream. At most [`WAITING_MAX`] requests wait, each with a distinct name; the lesser name goes
+/// The places at one upstream. At most [`WAITING_MAX`] requests wait. Each has a distinct name; the smaller name goes
 /// first if all else is equal.
 #[derive(Debug)]
 pub struct Places<T> {
@@ -56,9 +56,9 @@ pub struct Places<T> {
     clients: HashMap<u32, Client<T>>,
     under_way: u32,
     waiting: usize,
-    /// The current round of turns. Clients that start to wait join the next round.
+    /// The current round of turns. Clients that start to wait join the next one.
     round: u64,
-    /// The number of releases since the request that had waited longest was released.
+    /// The number of releases since the last one that went to the request that had waited longest.
     releases: u32,
 }
 
@@ -67,7 +67,7 @@ struct Client<T> {
     under_way: u32,
     /// The waiting requests, in no order.
     waiting: Vec<Waiter<T>>,
-    /// The round of its next turn.
+    /// The round in which the client has its next turn.
     round: u64,
 }
 
@@ -79,14 +79,14 @@ struct Waiter<T> {
 }
 
 impl Bounds {
-    /// Makes bounds of this many requests in flight, with half of the places, and half of the waiting requests, for one
-    /// client.
+    /// Makes bounds of this many requests in progress. One client may have half of the places and half of the waiting
+    /// requests.
     pub fn halves(requests: u32) -> Bounds {
         Bounds { requests, of_client: requests.div_ceil(2), waiting_of_client: WAITING_MAX as u32 / 2 }
     }
 
-    /// Returns the bounds with another number of places for one client, which gets the same fraction of the waiting
-    /// requests as of the places.
+    /// Returns the bounds with `of_client` places for one client. Its share of the waiting requests changes in
+    /// proportion.
     pub fn of_client(self, of_client: u32) -> Bounds {
         let part = u64::from(of_client) * WAITING_MAX as u64 / u64::from(self.requests.max(1));
         let waiting_of_client = part.clamp(1, WAITING_MAX as u64) as u32;
@@ -110,7 +110,7 @@ impl<T: Copy + Ord> Places<T> {
         self.waiting
     }
 
-    /// Gives a request a place, or makes it wait for one.
+    /// Gives a request a place, or queues it.
     pub fn begin(&mut self, turn: Turn, bounds: Bounds, name: T) -> Begun {
         let (under_way, waiting, next_round) = (self.under_way, self.waiting, self.round + 1);
         let new = || Client { under_way: 0, waiting: Vec::new(), round: next_round };
@@ -135,7 +135,7 @@ impl<T: Copy + Ord> Places<T> {
         begun
     }
 
-    /// Returns the place of a request of this client. The caller must then call [`Places::begin_next`].
+    /// Frees the place of a request of this client. The caller must then call [`Places::begin_next`].
     pub fn end(&mut self, client: u32) {
         self.under_way -= 1;
         if let Some(own) = self.clients.get_mut(&client) {
@@ -146,7 +146,7 @@ impl<T: Copy + Ord> Places<T> {
         }
     }
 
-    /// Gives a place to the next waiting request and returns its name; `None` if no waiting request may begin.
+    /// Gives a place to the next waiting request and returns its name; `None` if no waiting request may start.
     pub fn begin_next(&mut self) -> Option<T> {
         let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
         let under_way = self.under_way;
@@ -198,7 +198,7 @@ impl<T> Client<T> {
         under_way < bounds.requests && self.under_way < bounds.of_client
     }
 
-    /// Removes a request from the waiting ones; returns false if none matches.
+    /// Removes a waiting request; returns false if none matches.
     fn take(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
         let at = self.waiting.iter().position(|one| is_it(&one.name));
         at.map(|at| self.waiting.swap_remove(at)).is_some()

@@ -6,12 +6,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The divisor of the unused memory of a whole: a part may hold that fraction of it (Choudhury and Hahne, "Dynamic
-/// Queue Length Thresholds for Shared-Memory Packet Switches", 1998). So a hundred parts that hold as much as they may
-/// and release nothing leave a fifth of the whole to later parts.
+/// Divides the unused memory of the whole: a part may hold at most the unused memory divided by this number (Choudhury
+/// and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). If a hundred parts each hold
+/// their maximum and release nothing, a fifth of the whole is left for later parts.
 const LEFT_TO_PART: u64 = 64;
-/// The minimum growth that is allowed; less counts as none, because a buffer that grew by a few bytes at a time would
-/// cost more than it holds.
+/// The minimum growth in bytes. Smaller room counts as none, because growing a buffer a few bytes at a time would cost
+/// more than it gains.
 const ROOM_BYTES_MIN: u64 = 4 << 10;
 
 /// The count of the bytes that the buffers of one connection hold, or the buffers of all connections of an event loop.

@@ -6,8 +6,8 @@ use crate::{ParseError, split_quantity};
 /// A span of time in nanoseconds, or an instant as nanoseconds since an epoch the caller chose.
 ///
 /// Both operations saturate. Callers treat an instant in the past as "now", so a difference is at least zero. A sum
-/// ends at [`Nanos::MAX`], 584 years on, which means "never". Sizes from peers are divided by rates and added to the
-/// clock, and no peer's number may end the process.
+/// ends at [`Nanos::MAX`], 584 years on, which means "never". Sizes that peers send are divided by rates and added to
+/// the clock; saturation keeps them from overflowing and ending the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use crate::{Nanos, ParseError, split_quantity};
 
 /// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`. `10M`, `10
-/// Mbit/s` and similar forms are accepted too; `10mbps` and `10MB/s` are not, since some people mean bytes by them.
+/// Mbit/s` and similar forms are accepted too; `10mbps` and `10MB/s` are not, because some people use them for bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     bits_per_s: u64,

@@ -7,36 +7,37 @@ use crate::policy::{ClientShare, ClientTraits, Policy};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path};
 
-/// The parts of a byte in which turns are counted, so that a count can be divided by a weight. For the heaviest class a
-/// segment is counted to half a percent, and 64 bits last for seven years at 10 Gbit/s.
+/// The number of fractions of a byte in which turns are counted, so that counts can be divided by weights. For the
+/// heaviest class a segment is counted to half a percent, and 64 bits last for seven years at 10 Gbit/s.
 const PARTS: u64 = 64;
-/// The maximum time of the link by which a class released from its maximum rate may be behind the others. Without a
-/// limit it would have a claim to all the bytes that it was not allowed to take, for minutes once its maximum is above
-/// its share. With a limit of zero it would miss a turn whenever it is released late.
+/// The maximum link time by which a class may lag behind the others when its maximum rate releases it. Without a limit,
+/// a class whose maximum is above its share would be owed all the bytes that it was not allowed to send, and would take
+/// them for minutes. With a limit of zero, a class that is released late would always miss a turn.
 const BEHIND_MAX: Nanos = Nanos::from_millis(5);
-/// The binary places of the cost of a guaranteed byte, in bytes of the link.
+/// The number of fractional bits in the cost of a guaranteed byte, which is in bytes of the link.
 const COST_BITS: u32 = 16;
 /// The promise of a guaranteed rate to a class.
 #[derive(Debug)]
 struct Promise {
-    /// The bytes that the link sends for each byte of the class if a class on a busy link gets exactly its rate.
+    /// The number of bytes that a busy link sends for each byte of the class if the class gets exactly its guaranteed
+    /// rate.
     cost: u64,
-    /// The count of bytes sent by the link at which the class's next byte is due.
+    /// The value of the link's byte count at which the class's next byte is due.
     due_at: u64,
 }
 
 struct Class {
     spec: ClassSpec,
-    /// The class in whose order its responses stand: itself, or the first class of the pool of its priority.
+    /// The class whose queue holds this class's responses: itself, or the first pooled class of its priority.
     stands_in: u16,
-    /// The parts of a byte that the class has received, divided by its weight. They count from the tag of its priority
-    /// at the time when the class last had nothing ready.
+    /// The fractions of a byte that the class has received, divided by its weight. Counting starts at the tag of its
+    /// priority when the class last had nothing ready.
     tag: u64,
     promise: Option<Promise>,
     /// The class is at its maximum rate.
     is_held: bool,
     is_ready: bool,
-    /// The bytes that the link had sent, and how long it had been idle, when the class last had a ready job.
+    /// The link's byte count and idle time when the class last had a ready job.
     left: (u64, Nanos),
     lane: Option<Box<Lane>>,
 }
@@ -63,11 +64,11 @@ pub struct ByClass {
     classes: Vec<Class>,
     /// Classes with a ready job, by priority and then by turn.
     turns: RunQueue,
-    /// The classes in `turns` that have a promise, by the time at which it is due.
+    /// The classes in `turns` that have a promise, ordered by the byte count at which it is due.
     due: RunQueue,
-    /// The tag at which a class of each priority joins after it had nothing ready.
+    /// For each priority, the tag that a class gets when it joins after having nothing ready.
     joins: [VirtualTime<u64>; PRIORITIES as usize],
-    /// The bytes that the link has sent, which is the clock of promises.
+    /// The bytes that the link has sent. Promises use it as their clock.
     sent: u64,
     idle: Nanos,
     /// Members, by slot.
@@ -78,8 +79,8 @@ pub struct ByClass {
 }
 
 impl ByClass {
-    /// Makes an order of 1 to [`CLASSES_MAX`] classes. Promises are parts of the link's rate, and without a rate there
-    /// are none. `name` is the policy's name.
+    /// Makes an order of 1 to [`CLASSES_MAX`] classes. Promises are fractions of the link's rate, so there are none
+    /// without a rate. `name` is the policy's name.
     pub fn new(name: String, specs: &[ClassSpec], share: Option<ClientShare>, link: Option<Rate>) -> ByClass {
         assert!((1..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         let mut policy = ByClass {
@@ -100,7 +101,7 @@ impl ByClass {
         policy
     }
 
-    /// Returns the class in whose order a new job stands. A number past the last class counts as the last.
+    /// Returns the class whose queue a new job joins. A class number that is too high counts as the last class.
     fn class_of(&self, job: &Job) -> u16 {
         self.classes[usize::from(job.class).min(self.classes.len() - 1)].stands_in
     }
@@ -132,7 +133,7 @@ impl ByClass {
         (Sharer { number: job.client, generation }, traits)
     }
 
-    /// Returns the class that has been below its guaranteed rate for longest.
+    /// Returns the class that is most overdue below its guaranteed rate.
     fn most_due(&self) -> Option<u16> {
         self.due.first_entry().filter(|(key, _)| key.rank < self.sent).map(|(_, class)| class as u16)
     }
@@ -141,7 +142,7 @@ impl ByClass {
         self.most_due().or_else(|| self.turns.first().map(|class| class as u16))
     }
 
-    /// Adds a class that has a ready job and had none before: it joins at the tag of its priority, and is owed nothing.
+    /// Adds a class whose first job became ready. It starts at the tag of its priority and is owed nothing.
     fn join(&mut self, at: u16) {
         let class = &mut self.classes[usize::from(at)];
         class.tag = class.tag.max(self.joins[usize::from(class.spec.priority)].now());
@@ -159,7 +160,7 @@ impl ByClass {
         }
     }
 
-    /// Limits the bytes owed to a class that was at its maximum rate.
+    /// Limits the bytes owed to a class that its maximum rate held back.
     fn release(&mut self, at: u16) {
         let behind_bytes = self.link.map_or(0, |link| link.bytes_in(BEHIND_MAX));
         let class = &mut self.classes[usize::from(at)];
@@ -170,7 +171,7 @@ impl ByClass {
         }
     }
 
-    /// Puts the class at its position among the others.
+    /// Moves the class to its position among the others.
     fn settle(&mut self, at: u16) {
         let class = &mut self.classes[usize::from(at)];
         let is_ready = class.lane.as_ref().is_some_and(|lane| lane.first().is_some());
@@ -193,7 +194,8 @@ impl ByClass {
         }
     }
 
-    /// Charges bytes that were sent for the class, either because they were due (`was_due`) or by its turn.
+    /// Charges bytes that were sent for the class, either because they were due (`was_due`) or because it was the
+    /// class's turn.
     fn charge(&mut self, at: u16, bytes: u64, was_due: bool) {
         self.sent = self.sent.saturating_add(bytes);
         let class = &mut self.classes[usize::from(at)];
@@ -208,7 +210,8 @@ impl ByClass {
         }
     }
 
-    /// Computes the cost of promises: a byte of a class with a tenth of the link costs ten bytes of the link.
+    /// Computes the cost of promises: a byte of a class that is promised a tenth of the link costs ten bytes of the
+    /// link.
     fn price(&mut self) {
         let Some(link) = self.link else {
             self.classes.iter_mut().for_each(|class| class.promise = None);
@@ -347,8 +350,7 @@ impl Policy for ByClass {
         self.settle(class);
     }
 
-    /// Replaces the classes. A class keeps its position, its jobs and their order; responses are still ordered by the
-    /// order it had first.
+    /// Replaces the classes. A class keeps its position, its jobs and the policy that it was created with.
     fn replace(&mut self, specs: &[ClassSpec]) {
         assert!((self.classes.len().max(1)..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         for (at, spec) in specs.iter().enumerate() {

@@ -6,18 +6,18 @@ use units::{Nanos, Rate};
 use crate::pacing::lateness::AHEAD_MAX;
 use crate::scheduler::run_queue::{Key, RunQueue};
 
-/// The time that any class may catch up; more would allow a burst above its rate.
+/// The maximum time that any class may catch up; a larger value would allow bursts above its rate.
 const BEHIND_MAX: Nanos = Nanos::from_millis(2);
-/// The additional time that a class released late may catch up. Wake-ups come late by this much on a host whose
-/// processor is busy ([`crate::Lateness`]).
+/// The additional time that a class may catch up if it was released late. On a host with a busy processor, wake-ups are
+/// this late ([`crate::Lateness`]).
 const LATE_MAX: Nanos = AHEAD_MAX;
 
 #[derive(Debug, Clone, Copy)]
 struct Ceiling {
     rate: Rate,
-    /// The time at which the bytes of the class would have been sent at this rate.
+    /// The time at which the bytes sent so far would be complete at the class's maximum rate.
     sent_at: Nanos,
-    /// The lateness of its last release.
+    /// How late the class was last released.
     late: Nanos,
 }
 
@@ -25,7 +25,7 @@ struct Ceiling {
 pub struct Ceilings {
     /// Ceilings, by class.
     classes: Vec<Option<Ceiling>>,
-    /// The waiting classes, by the time at which they resume.
+    /// The waiting classes, ordered by the time at which they resume.
     held: RunQueue,
 }
 
@@ -45,7 +45,7 @@ impl Ceilings {
         }
     }
 
-    /// Records that bytes of the class were handed down. Returns whether it must wait from now on.
+    /// Records that bytes of the class were handed down. Returns true if the class must wait from now on.
     #[must_use]
     pub fn on_sent(&mut self, now: Nanos, class: u16, wire_bytes: u64) -> bool {
         let Some(ceiling) = self.classes.get_mut(usize::from(class)).and_then(Option::as_mut) else { return false };

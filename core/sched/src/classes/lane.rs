@@ -1,20 +1,19 @@
-//! The jobs of one class in their order. They have small numbers within the class, so that the cost of a class depends
-//! on its own jobs and clients, not on other classes' jobs.
+//! The jobs of one class, in order. Slots and clients get small numbers within the class, so that the cost of a class
+//! depends only on its own jobs and clients.
 
 use std::collections::HashMap;
 
 use crate::policy::{ByClient, ClientShare, ClientTraits, Order, Policy};
 use crate::{Job, Path, grow};
 
-/// The number of clients remembered without a job below which no client is forgotten; above it, clients that are not
-/// ahead are.
+/// The minimum number of jobless clients that are remembered. Above it, clients that are not ahead are forgotten.
 const REMEMBERED_MIN: usize = 64;
 
-/// A sharer of a class: a client, or, if clients do not share the link, the response or connection itself.
+/// The unit that shares a class: a client or, if clients do not share the link, a single response or connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sharer {
     pub number: u32,
-    /// The generation of the number: in another generation it belongs to another sharer.
+    /// The generation of the number: the same number in another generation is another sharer.
     pub generation: u32,
 }
 
@@ -24,7 +23,7 @@ struct Known {
     jobs: u32,
 }
 
-/// A job's slot and its sharer, by the lane's own numbers.
+/// A job's slot and its sharer, as numbered within the lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
     pub slot: u32,
@@ -33,7 +32,7 @@ pub struct Local {
 
 pub struct Lane {
     inner: ByClient,
-    /// The scheduler's slots, by the lane's own slots.
+    /// Maps the lane's slots to the scheduler's slots.
     slots: Vec<u32>,
     vacant: Vec<u32>,
     sharers: HashMap<Sharer, Known>,
@@ -59,7 +58,7 @@ impl Lane {
         }
     }
 
-    /// Returns the best ready job, by its slot in the scheduler.
+    /// Returns the scheduler slot of the best ready job.
     pub fn first(&self) -> Option<u32> {
         self.inner.first().map(|local| self.slots[local as usize])
     }
@@ -122,7 +121,7 @@ impl Lane {
         self.inner.size_rank(local.slot, &Lane::seen(local, job))
     }
 
-    /// Records that nothing was ready in this lane for this long, as time of the link.
+    /// Records that nothing was ready in this lane for this amount of link time.
     pub fn on_idle(&mut self, idle: units::Nanos) {
         self.inner.on_idle(idle);
     }

@@ -1,6 +1,6 @@
 //! Classes that an operator defines: customers, kinds of pages, networks, each with its share of the link.
 //!
-//! There are two levels and three rules, in this order:
+//! Three rules apply in this order:
 //! 1. A class that is below its guaranteed rate while it has something to send is served.
 //! 2. Of the others, the classes with the lowest priority number are served; among these each has the link by its
 //!    weight, and those without a share have one together.
@@ -29,7 +29,7 @@ pub(crate) use ceilings::Ceilings;
 
 /// The maximum number of classes.
 pub const CLASSES_MAX: usize = crate::LEVELS_MAX;
-/// The number of priorities, from 0 to one less; 0 goes first.
+/// The number of priorities. They run from 0, which goes first, to one less than this.
 pub const PRIORITIES: u8 = 16;
 /// The maximum weight; the minimum is 1.
 pub const WEIGHT_MAX: u32 = 1000;
@@ -39,21 +39,21 @@ pub const WEIGHT_MAX: u32 = 1000;
 pub struct ClassSpec {
     /// The name, for logs and records.
     pub name: String,
-    /// The priority, below [`PRIORITIES`]; classes of a lower number go first.
+    /// The priority, below [`PRIORITIES`]; lower numbers go first.
     pub priority: u8,
     /// The share of the link among the classes of its priority, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// The rate that the class gets whatever the others request. Guarantees whose total is above the link's rate are
-    /// scaled down to it.
+    /// The rate that the class gets regardless of the demand of others. If the guarantees add up to more than the
+    /// link's rate, all are scaled down to fit.
     pub guaranteed: Option<Rate>,
-    /// The rate it never exceeds, even if the link is idle.
+    /// The rate that the class never exceeds, even on an idle link.
     pub greatest: Option<Rate>,
     /// The maximum number of concurrent responses, at least 1; `None` for no limit.
     pub concurrent_max: Option<u32>,
     /// The order of its responses.
     pub order: Order,
-    /// True if the class is pooled, without a share of its own: its responses stand in one order with the other pooled
-    /// classes of its priority, as in Almeida et al., whose classes differ only in their slots.
+    /// True if the class is pooled, so that it has no share of its own: its responses share one queue with the other
+    /// pooled classes of its priority, as in Almeida et al., whose classes differ only in their slots.
     pub is_pooled: bool,
 }
 
@@ -78,6 +78,6 @@ impl ClassSpec {
 pub struct ClassTable {
     /// The classes, 1 to [`CLASSES_MAX`].
     pub classes: Vec<ClassSpec>,
-    /// The sharing of slots among the classes that have a [`ClassSpec::concurrent_max`].
+    /// The way in which classes with a [`ClassSpec::concurrent_max`] share slots.
     pub slot_sharing: Sharing,
 }

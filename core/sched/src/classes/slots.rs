@@ -6,14 +6,14 @@
 //! it; when a job ends, the Wakeup policy lets at most one postponed job run in its place, by priority, then by age.
 //! There are three kinds ([`Sharing`]).
 //!
-//! Jobs have clients, which the paper (004) does not distinguish. A client keeps at most half of a level's slots,
-//! rounded up, while others wait: beyond that half, its youngest running job is put to sleep for a job of a client that
-//! has fewer. A client without competitors may have all the slots. The sleeping job that resumes is the oldest of the
-//! client with the fewest running jobs in the level.
+//! The paper does not distinguish clients; we do. A client keeps at most half of a level's slots, rounded up, while
+//! others wait: beyond that half, its youngest running job is put to sleep for a job of a client that has fewer. A
+//! client without competitors may have all the slots. The sleeping job that resumes is the oldest of the client with
+//! the fewest running jobs in the level.
 //!
-//! Good if some jobs must not be slowed by the number of others, whatever their sizes. Bad in the mean, and unless
-//! slots are shared, a level whose slots are all taken waits even while the link is idle. The order of bytes among the
-//! running jobs is the policy's ([`crate::Policy`]).
+//! Good if some jobs must not be slowed by the number of others, whatever their sizes. The mean response time suffers,
+//! and unless slots are shared, a level whose slots are all taken waits even while the link is idle. The order of bytes
+//! among the running jobs is the policy's ([`crate::Policy`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,37 +22,37 @@ use hashbrown::HashMap;
 /// The jobs that may use a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Only the jobs of its own level: a slot may stay empty (non-work-conserving).
+    /// Only jobs of its own level, so a slot may stay empty (non-work-conserving).
     Own,
-    /// Jobs of every level while no other slot is free (work-conserving). A job of higher priority may find its slots
-    /// taken, and waits.
+    /// Jobs of any level if they find no other free slot (work-conserving). A job of higher priority may find its own
+    /// slots taken, and then waits.
     Any,
-    /// Jobs of every level while no other slot is free, but a job of higher priority takes its slot back. The job put
-    /// to sleep is the youngest of the lowest level that has more slots than its own and no higher priority
-    /// (work-conserving, preemptive).
+    /// Jobs of any level if they find no other free slot, but a job of higher priority takes its slot back. The job
+    /// that is put to sleep is the youngest of the lowest level that uses more slots than it owns and whose priority is
+    /// not higher (work-conserving, preemptive).
     AnyUntilWanted,
 }
 
 /// The maximum number of levels.
 pub const LEVELS_MAX: usize = 10_000;
-/// The maximum number of slots of all levels together, which is the maximum number of a scheduler's jobs.
+/// The maximum total number of slots of all levels, equal to the maximum number of jobs in a scheduler.
 pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
 
-/// The decision about a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
+/// The decision about a job. Running jobs are sent in the policy's order; sleeping jobs are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Run(u64),
     Sleep(u64),
 }
 
-/// A level: its priority (the lowest goes first) and its slots.
+/// A level: its priority (the lowest goes first) and its number of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelSpec {
     pub priority: u32,
     pub slots: u32,
 }
 
-/// The position of a level among others: its priority, a job's number, the level.
+/// The sort key of a level: its priority, a job number, and the level's index.
 type SlotKey = (u32, u64, u32);
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct Level {
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
     clients: Clients,
-    /// The key in `waiting` and `entitled`, and the key in `borrowing`.
+    /// The level's key in `waiting` and `entitled`, and its key in `borrowing`.
     waits: Option<SlotKey>,
     is_entitled: bool,
     borrows: Option<SlotKey>,
@@ -96,7 +96,7 @@ impl Level {
         });
     }
 
-    /// Removes a job; returns whether it was running.
+    /// Removes a job; returns true if it was running.
     fn remove(&mut self, number: u64, client: u32) -> bool {
         let has_run = self.running.remove(&number);
         self.asleep.remove(&number);
@@ -107,8 +107,8 @@ impl Level {
         has_run
     }
 
-    /// Returns the youngest running job of the client with the most running jobs, if it has more than its half and
-    /// clients other than this one have to wait for it.
+    /// Returns the youngest running job of the client with the most running jobs, if that client has more than half of
+    /// the slots and another client waits for one.
     fn victim(&self, client: u32) -> Option<u64> {
         let kept = self.slots.div_ceil(2) as usize;
         let (running, greatest) = *self.clients.holders.last()?;
@@ -160,7 +160,7 @@ impl Clients {
     }
 }
 
-/// The jobs of all levels. A job is named by its number in the order of arrival.
+/// The jobs of all levels. A job's number is its position in the order of arrival.
 #[derive(Debug)]
 pub struct Slots {
     sharing: Sharing,
@@ -169,17 +169,17 @@ pub struct Slots {
     jobs: BTreeMap<u64, (u32, u32)>,
     running: u64,
     slots: u64,
-    /// The levels with a sleeping job, by their oldest.
+    /// The levels with a sleeping job, ordered by their oldest one.
     waiting: BTreeSet<SlotKey>,
     /// The levels in `waiting` with a free slot of their own.
     entitled: BTreeSet<SlotKey>,
-    /// The levels that have more slots than their own, by their youngest running job.
+    /// The levels that use more slots than they own, ordered by their youngest running job.
     borrowing: BTreeSet<SlotKey>,
 }
 
 impl Slots {
-    /// Makes slots from a number for each level, the highest priority first. A level with none runs in others' slots,
-    /// or never.
+    /// Makes slots from a number of slots per level, highest priority first. A level without slots can only borrow
+    /// those of others.
     pub fn new(slots: &[u32], sharing: Sharing) -> Slots {
         let levels: Vec<LevelSpec> = (0..).zip(slots).map(|(priority, &slots)| LevelSpec { priority, slots }).collect();
         Slots::of_levels(&levels, sharing)
@@ -202,8 +202,8 @@ impl Slots {
         slots
     }
 
-    /// Replaces the levels, each at its previous index, and adds new ones behind them. Returns the jobs that resume.
-    /// Jobs that run beyond a reduced number of slots continue to their end.
+    /// Replaces the levels, keeping their indices, and appends the new ones. Returns the jobs that resume. Jobs that
+    /// run beyond a reduced number of slots continue to their end.
     pub fn replace(&mut self, levels: &[LevelSpec]) -> Vec<Turn> {
         assert!((self.levels.len().max(1)..=LEVELS_MAX).contains(&levels.len()), "{} levels", levels.len());
         let sum = levels.iter().map(|level| u64::from(level.slots)).sum();
@@ -231,8 +231,8 @@ impl Slots {
         self.jobs.get(&number).is_some_and(|(level, _)| self.levels[*level as usize].running.contains(&number))
     }
 
-    /// Releases the jobs of this level, which no longer need slots. Returns the jobs that were asleep; no job of
-    /// another level resumes before the next departure.
+    /// Dissolves this level, whose jobs no longer need slots. Returns the jobs that were asleep. No job of another
+    /// level resumes before the next departure.
     pub fn dissolve(&mut self, level: u32) -> Vec<u64> {
         let at = &mut self.levels[level as usize];
         let (running, asleep) = (std::mem::take(&mut at.running), std::mem::take(&mut at.asleep));
@@ -245,13 +245,13 @@ impl Slots {
         asleep.into_iter().collect()
     }
 
-    /// Adds a job of this level, with the same client for all jobs. See [`Slots::arrive_of`].
+    /// Adds a job of this level; all jobs added in this way belong to one client. See [`Slots::arrive_of`].
     pub fn arrive(&mut self, number: u64, level: u32) -> Vec<Turn> {
         self.arrive_of(number, level, 0)
     }
 
-    /// Adds a job of this level and client; a level past the last counts as the last. The number must be greater than
-    /// any before. Returns the turns to apply, the new job's turn last.
+    /// Adds a job of this level and client; a level that is too high counts as the last. The number must be greater
+    /// than all earlier numbers. Returns the turns to apply, with the new job's turn last.
     pub fn arrive_of(&mut self, number: u64, level: u32, client: u32) -> Vec<Turn> {
         let level = level.min(self.levels.len() as u32 - 1);
         let before = self.jobs.insert(number, (level, client));
@@ -274,8 +274,8 @@ impl Slots {
         turns
     }
 
-    /// Removes a job, running or asleep, that has ended or whose client is gone. Returns the job that resumes instead.
-    /// A no-op for an unknown job.
+    /// Removes a job, running or asleep, that has ended or whose client has left. Returns the job that resumes in its
+    /// place. Does nothing if the job is unknown.
     pub fn depart(&mut self, number: u64) -> Option<Turn> {
         let (level, client) = self.jobs.remove(&number)?;
         let has_run = self.levels[level as usize].remove(number, client);
@@ -297,7 +297,7 @@ impl Slots {
         }
     }
 
-    /// Returns the job that gives its slot back to this level, which owns the slot.
+    /// Returns the job that must return its slot to this level, which owns the slot.
     fn victim(&self, level: u32) -> Option<u64> {
         if self.sharing != Sharing::AnyUntilWanted || !self.levels[level as usize].has_free() {
             return None;
@@ -306,7 +306,7 @@ impl Slots {
         self.borrowing.last().filter(|(priority, ..)| *priority >= own).map(|(_, youngest, _)| *youngest)
     }
 
-    /// Returns the job of another client that gives way to a job of this client. There is none if more jobs run than
+    /// Returns the job of another client that gives way to a job of this client. Returns `None` if more jobs run than
     /// there are slots, as after a reload.
     fn victim_of_client(&self, level: u32, client: u32) -> Option<u64> {
         let at = &self.levels[level as usize];
@@ -317,8 +317,9 @@ impl Slots {
         if makes_room { at.victim(client) } else { None }
     }
 
-    /// The Wakeup policy: returns the next job of the highest of the levels with a free slot of their own, or, if there
-    /// is none, of all levels. Shared slots may all be taken although a level lacks its own.
+    /// The Wakeup policy: returns the next job of the highest level that has a free slot of its own. If no level has
+    /// one, returns the next job of the highest level. All shared slots may be taken even if a level has fewer than it
+    /// owns.
     fn next(&self) -> Option<u64> {
         let is_free = self.sharing == Sharing::Own || self.running < self.slots;
         let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own);
@@ -340,7 +341,7 @@ impl Slots {
         self.note(level);
     }
 
-    /// Puts the level into the sets to which it belongs.
+    /// Updates the sets that contain the level.
     fn note(&mut self, level: u32) {
         let at = &mut self.levels[level as usize];
         let place = |number: &u64| (at.priority, *number, level);

@@ -9,7 +9,7 @@ use crate::pacing::pace::BLIND_PERMILLE;
 pub(crate) const FLOOR: u64 = 64_000;
 
 /// The rate above which a core is the bottleneck: a core serves 5 to 10 Gbit/s of large responses, and a line this fast
-/// sends a segment in less time than the system call that hands it down.
+/// sends a segment faster than the system call can hand one down.
 const FAST: u64 = 3_000_000_000;
 
 /// Returns whether a line of this rate is sent unpaced, because responses would wait for a core, not for the line.
@@ -29,7 +29,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of a line whose rate was configured: the first guess and the maximum are nearly that rate.
+    /// Returns the bounds for a configured rate: the first guess and the maximum are nearly that rate.
     pub fn told(rate: Rate) -> Bounds {
         let most = Some(rate.permille(BLIND_PERMILLE));
         Bounds { least: None, first: most, most }
@@ -41,7 +41,7 @@ impl Bounds {
     }
 }
 
-/// The reason why a text does not give bounds.
+/// The reason why a text cannot be parsed as bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     #[error("`{0}`: expected auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit ({1})")]

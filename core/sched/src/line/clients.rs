@@ -1,5 +1,5 @@
-//! Round trips as a measure of the queue ahead. They are remembered per client, because a connection that begins in a
-//! queue never sees a shorter round trip.
+//! Measures the queue ahead by round trips, and remembers them per client: a connection that starts while a queue
+//! stands never sees a shorter round trip.
 //!
 //! A client is an address (or its prefix), given as a hash. Its shortest round trip of the last minute or two is its
 //! base. Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); the size
@@ -13,10 +13,10 @@ use super::Estimator;
 pub const CLIENTS_MAX: usize = 4096;
 /// The number of clients per set of the table; the one seen least recently is evicted.
 const WAYS: usize = 4;
-/// The minimum time over which a base is the minimum; the maximum is twice as long. A path that became longer is
-/// believed after it.
+/// The minimum age of the window whose shortest round trip is the base; the maximum is twice this. After that time a
+/// path that became longer is accepted as such.
 const BASE_WINDOW: Nanos = Nanos::from_secs(60);
-/// The divisor of a new deviation's share in the mean.
+/// The divisor that weights a new deviation in the mean.
 const NOISE_GAIN: u64 = 8;
 
 /// Our load when a round trip was measured.
@@ -35,7 +35,7 @@ pub(super) enum Load {
 pub(super) struct DelayBounds {
     /// The growth of the client's round trip since it became known; less than the delay if it began in a queue.
     pub at_least: Nanos,
-    /// The client's whole delay: a queue that all clients share delays this client too, so it is no longer.
+    /// The client's whole delay, which is an upper bound: a queue that all clients share delays this client too.
     pub at_most: Nanos,
     pub kind: Kind,
     /// The part of `at_least` by which round trips vary by themselves.
@@ -45,9 +45,9 @@ pub(super) struct DelayBounds {
 /// The source of a round trip's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A handshake, each of which is a separate measurement.
+    /// A handshake. Each is an independent measurement.
     Handshake,
-    /// Data. The value is smoothed, so that each resembles the one before.
+    /// Data. The kernel smooths the value, so each resembles the one before.
     Data,
     /// A vague measurement ([`super::Look::is_vague`]).
     Vague,
@@ -66,7 +66,8 @@ struct Client {
     /// The minimum round trips of the previous window and of the current one.
     least: [Nanos; 2],
     window_began: Nanos,
-    /// The mean excess over the base, and over the queue while it is short: of round trips, and of vague ones.
+    /// The mean by which round trips exceed the base, without the delay of a short queue: first of clear round trips,
+    /// then of vague ones.
     noise: [Nanos; 2],
     /// True if a round trip was measured that no queue of ours can have delayed.
     is_known: bool,
@@ -97,8 +98,8 @@ impl Clients {
         DelayBounds { at_least: above - noise, at_most, kind, noise }
     }
 
-    /// Records an earlier round trip, as the shortest if it is. It is not evidence of the queue now, but makes the
-    /// client known.
+    /// Records an earlier round trip. It becomes the shortest if it is shorter. It is not evidence of a queue now, but
+    /// makes the client known.
     pub fn on_base(&mut self, now: Nanos, key: u64, rtt: Nanos) {
         let client = self.client(now, key, rtt);
         client.least[1] = client.least[1].min(rtt);

@@ -1,4 +1,4 @@
-//! The decision at the end of an interval: a cut of the pace, a check whether the last cut helped, or a rise.
+//! Decides at the end of an interval: cut the pace, check whether the last cut helped, or raise the pace.
 
 use units::Nanos;
 
@@ -11,11 +11,11 @@ use super::{
     UNQUEUED_INTERVALS,
 };
 
-/// The minimum part of the pace that the line carries if its queue has only begun.
+/// The minimum part of the pace, in thousandths, that the line carries if its queue has only just begun.
 const BEGUN_PERMILLE: u64 = 970;
 
 impl Estimator {
-    /// Makes the decision at the end of an interval. Until the effect of the last change is seen, nothing is evidence.
+    /// Decides at the end of an interval. Until the last change has taken effect, nothing counts as evidence.
     pub(super) fn decide(
         &mut self,
         now: Nanos,
@@ -51,7 +51,7 @@ impl Estimator {
         self.decide_freely(now, charged, interval, lost)
     }
 
-    /// Makes the decision where no change is under way and delays are evidence, if others are not on the line.
+    /// Decides if no change is in progress and delays are evidence, unless others use the line.
     fn decide_freely(&mut self, now: Nanos, charged: u64, interval: Interval, lost: Option<Lost>) -> Option<Change> {
         let threshold = self.threshold();
         if now < self.others.until {
@@ -77,7 +77,7 @@ impl Estimator {
         if self.is_losing() { None } else { self.raise(now, charged, interval, is_clear) }
     }
 
-    /// Makes the decision while delays prove nothing ([`super::uploads`]).
+    /// Decides while delays prove nothing ([`super::uploads`]).
     fn decide_by_arrivals(&mut self, now: Nanos, charged: u64, of: Interval, lost: Option<Lost>) -> Option<Change> {
         self.trial = None;
         self.unseen.fall.restart(now);
@@ -93,7 +93,7 @@ impl Estimator {
         if self.may_grow(of.used_permille) { self.raise(now, charged, of, true) } else { None }
     }
 
-    /// Ends the wait for the effect of a change, once its time is over.
+    /// Ends the wait for a change to take effect, once its time is over.
     pub(super) fn settle(&mut self, now: Nanos, charged: u64) -> Option<Change> {
         if !matches!(self.phase, Phase::Settling { until } if now >= until) {
             return None;
@@ -104,7 +104,7 @@ impl Estimator {
         change
     }
 
-    /// Returns whether the queue is there now, and was in the interval before unless it is long.
+    /// Returns whether there is a queue now and, unless it is long, whether there was one in the previous interval too.
     fn is_queued(&self, threshold: Nanos) -> bool {
         let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
         let before = usize::from(!is_long && !self.is_losing());
@@ -152,8 +152,8 @@ impl Estimator {
         self.change(now, charged, pace, Some(notice))
     }
 
-    /// Returns the pace before the last cut for light losses, if losses are back at a pace no higher than the one that
-    /// seemed to end them. Their end was then chance.
+    /// Returns the pace before the last cut for light losses, if losses have returned at a pace no higher than the one
+    /// that seemed to end them. In that case they had ended by chance.
     fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
         let pace = self.pace.filter(|_| !lost.is_plain())?;
         let (at, before, after) = self.others.lossy.take()?;
@@ -200,8 +200,8 @@ impl Estimator {
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
-    /// Returns the measure, raised to the minimum rate that a queue implies if it has only begun, which handshakes
-    /// show. If the pace were far above the line, the queue would already be longer.
+    /// Returns the measure. If handshakes show that the queue has only just begun, raises it to the minimum rate that
+    /// such a queue implies: with a pace far above the line, the queue would already be longer.
     fn at_least(&self, measure: Option<Measure>, delay: Nanos) -> Option<Measure> {
         let is_short = delay.0 < 2 * self.threshold().0 && self.evidence.has_handshakes();
         let is_new = is_short && !self.is_losing() && !self.is_open();
@@ -209,7 +209,8 @@ impl Estimator {
         measure.map(|measure| Measure { line: measure.line.max(least), ..measure })
     }
 
-    /// Returns the time that the line needs for its queue: the delay seen, plus the bytes added since.
+    /// Returns the time that the line needs to empty its queue: the delay seen, plus the time for the bytes added
+    /// since.
     pub(super) fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);

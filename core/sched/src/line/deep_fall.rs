@@ -1,4 +1,4 @@
-//! The search for a fall of the line so deep that neither single intervals nor the bytes that left show it.
+//! Searches for a fall of the line that is too deep for single intervals or the bytes sent to show it.
 //!
 //! A queue is ours if we sent most of what the line carries ([`super::measure`]), and that rate is taken to be the
 //! maximum that arrived recently. A line that falls to a tenth carries a tenth of that maximum even if all of it is
@@ -15,28 +15,30 @@ use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
 use super::{BUSY_PERMILLE, CUTS_MAX, Change, Estimator, Signal, Trial};
 
-/// The time that a queue has to stand. If longer, a fall is followed later; if shorter, a pause of the line is taken
-/// for a fall.
+/// How long a queue has to stand. With a longer time, a fall is noticed later; with a shorter one, a pause of the line
+/// is mistaken for a fall.
 const STANDS_FOR: Nanos = Nanos::from_millis(1000);
 /// The maximum time on a line so slow that its rate is not measurable in `STANDS_FOR`.
 const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
-/// The part of round trips that counts as most of them, in thousandths.
+/// The part of a client's round trips, in thousandths, that must be delayed.
 const DELAYED_PERMILLE: u32 = 750;
-/// The minimum number of round trips that prove anything about a client.
+/// The minimum number of round trips of a client that are evidence.
 const SAMPLES_MIN: u32 = 2;
-/// The maximum number of clients whose round trips are counted, which are the first seen.
+/// The maximum number of clients whose round trips are counted: the first ones seen.
 const CLIENTS_MAX: usize = 16;
 
-/// The minimum time between doubts about a rate that only one client met, unless the line recently carried twice as
-/// much. Without it, while a visitor downloads and others come and go, each of them would make the pace be tried again.
+/// The minimum time between doubts about a rate that was found for a single client, unless the line recently carried
+/// twice as much. Without this minimum, the pace would be tested again for each visitor who comes while another
+/// downloads.
 const DOUBT_EVERY: Nanos = Nanos::from_secs(10);
 
-/// The round trips since the last instant at which no fall was found.
+/// The round trips since the search last found no fall.
 #[derive(Debug, Default)]
 pub(super) struct Fall {
     began: Nanos,
     seen: Vec<RoundTrips>,
-    /// The only client seen before the last cut, if there was only one: it may be behind a slow link of its own.
+    /// The only client that had been seen at the last cut, if there was just one: it may be behind a slow link of its
+    /// own.
     alone: Option<u64>,
     doubted_at: Option<Nanos>,
     /// [`Fall::is_slow`] at the last restart.
@@ -47,7 +49,7 @@ pub(super) struct Fall {
 #[derive(Debug)]
 struct RoundTrips {
     client: u64,
-    /// Whether they are vague, since the client has no others.
+    /// True if the client has only vague round trips.
     are_vague: bool,
     all: u32,
     /// The number of round trips that a queue delayed.
@@ -95,8 +97,8 @@ impl Fall {
         }
     }
 
-    /// Returns whether single intervals do not show a queue: the few round trips that are not vague are between many
-    /// that are.
+    /// Returns whether single intervals cannot show a queue, because round trips that are not vague are rare among the
+    /// vague ones.
     pub fn is_slow(&self) -> bool {
         self.was_slow
     }
@@ -116,8 +118,8 @@ impl Fall {
         };
     }
 
-    /// Returns whether the last cut was for the delays of only one client, and another client is now seen without a
-    /// queue. Returns true at most once for each cut.
+    /// Returns whether the last cut was for the delays of a single client, and another client now sees no queue.
+    /// Returns true at most once for each cut.
     pub fn is_in_doubt(&mut self, now: Nanos, is_far_below: bool) -> bool {
         let seen = &self.seen;
         let is_due = is_far_below || self.doubted_at.is_none_or(|before| now - before >= DOUBT_EVERY);

@@ -1,4 +1,4 @@
-//! The observations of one interval, and their evidence about the queue that all clients share.
+//! Collects the observations of one interval: the evidence about the queue that all clients share.
 
 use units::Nanos;
 
@@ -12,15 +12,15 @@ const SAMPLES_MIN: u32 = 2;
 #[derive(Debug, Clone, Copy)]
 struct Voter {
     client: u64,
-    /// The minimum delay of the queue by its round trips, without vague ones if there are others; `None` before the
-    /// first round trip.
+    /// The minimum delay of the queue according to this client's round trips. Vague ones count only if there are no
+    /// others. `None` before the first round trip.
     at_least: Option<Nanos>,
     is_vague: bool,
     handshakes: Handshakes,
     lost_bytes: u64,
 }
 
-/// The round trips of handshakes: their number, the least excess over the minimum, and by how much they vary.
+/// The round trips of handshakes: their number, their smallest excess over the minimum, and their variation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Handshakes {
     count: u32,
@@ -28,7 +28,7 @@ struct Handshakes {
     noise: Nanos,
 }
 
-/// The lowest upper bound of the delay, from a round trip that ended at `seen_at`.
+/// The lowest upper bound of the delay, with the time `seen_at` at which its round trip ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Least {
     pub delay: Nanos,
@@ -40,7 +40,7 @@ pub(super) struct Evidence {
     voters: Vec<Voter>,
     samples: u32,
     least: Option<Least>,
-    /// The number and the lowest upper bound of the round trips that are not vague.
+    /// For the round trips that are not vague: their number and lowest upper bound.
     clear: (u32, Option<Least>),
     rtt_max: Nanos,
 }
@@ -80,7 +80,7 @@ impl Evidence {
         least.filter(|_| samples >= SAMPLES_MIN)
     }
 
-    /// Returns whether enough round trips are not vague for the others not to count.
+    /// Returns whether enough round trips are not vague, so that the vague ones are ignored.
     fn is_clear(&self) -> bool {
         self.clear.0 >= SAMPLES_MIN
     }
@@ -100,8 +100,8 @@ impl Evidence {
         self.voters.iter().any(|voter| voter.handshakes.count > 0)
     }
 
-    /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
-    /// always saw more. A single client among others may be behind a slow link of its own.
+    /// Returns whether a queue longer than this delays all clients: no client saw less, and at least two clients, or
+    /// the only one, always saw more. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
         let is_counted = |voter: &&Voter| !(self.is_clear() && voter.are_all_vague());
         let votes = self.voters.iter().filter(is_counted).filter_map(Voter::at_least);
@@ -109,8 +109,8 @@ impl Evidence {
         self.delay().is_some_and(|least| least.delay > threshold) && queued >= 1 && (queued >= 2 || all == 1)
     }
 
-    /// Returns whether two clients, or the only one, meet a queue or losses, whatever others meet. Each may have a
-    /// queue of its own.
+    /// Returns whether two clients, or the only one, see a queue or losses, regardless of the other clients. Each of
+    /// these clients may have a queue of its own.
     pub fn is_congested(&self, threshold: Nanos) -> bool {
         let is_met = |voter: &&Voter| voter.lost_bytes > 0 || voter.at_least().is_some_and(|least| least > threshold);
         let met = self.voters.iter().filter(is_met).count();

@@ -49,7 +49,7 @@ impl Found {
         Some(Notice::Changed { from: rate(before), to: rate(pace) })
     }
 
-    /// Records that the delay or the losses remain at a slower pace too, and so are caused by others.
+    /// Records that delay or losses persist at a slower pace, so other senders cause them.
     pub fn on_others(&mut self, lasts: Nanos, pace: u64) -> Notice {
         self.limit = Limit::Others;
         Notice::Others { rate: rate(pace), lasts }

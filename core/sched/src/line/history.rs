@@ -1,4 +1,4 @@
-//! The bytes that left and the bytes that arrived, interval by interval.
+//! Records the bytes sent and the bytes that arrived, interval by interval.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -8,33 +8,33 @@ use units::Nanos;
 use super::Look;
 use super::uploads::Recent;
 
-/// The maximum number of intervals remembered: a second, if all are of the shortest kind.
+/// The maximum number of intervals remembered: one second of the shortest intervals.
 const INTERVALS_MAX: usize = 40;
 /// The minimum bytes for a measurement of a rate: 24 packets, so that one more or less is four per cent.
 const RATE_BYTES_MIN: u64 = 24 * 1514;
 /// The minimum time for a measurement of a rate, because acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
-/// The maximum time after which all bytes that left are assumed to have arrived; it is otherwise the longest path.
+/// The maximum time after which all bytes sent are assumed to have arrived. If the longest path is shorter, its time is
+/// used.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
 /// The time by which an acknowledgement may come later than its path takes, because delayed ones wait for 40 ms.
 const SLACK: Nanos = Nanos::from_millis(50);
-/// The bytes that may be acknowledged late: there is one acknowledgement for every two segments, and a look may fall
-/// between.
+/// The bytes that may be acknowledged late: every second segment is acknowledged, and counters may be read in between.
 const LATE_BYTES: u64 = 2 * 1514;
-/// Each interval, the peak and the longest path lose one part in this many.
+/// The peak and the longest path each lose one part in this many per interval.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
-/// Each interval, the totals lose one part in this many.
+/// The totals lose one part in this many per interval.
 const FORGOTTEN_PARTS: u64 = 64;
-/// The maximum number of bytes that leave per thousand that arrive: the excess is handshakes, acknowledgements of
-/// requests, and ends of connections.
+/// The maximum number of bytes sent per thousand that arrive. The excess is handshakes, acknowledgements of requests,
+/// and ends of connections.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
 
-/// The bytes of a span of time, on the wire.
+/// The bytes of a period, as counted on the wire.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Run {
     pub lasted: Nanos,
-    /// All bytes that left.
+    /// All bytes sent.
     pub charged_bytes: u64,
     /// The bytes of responses sent for the first time.
     pub sent_bytes: u64,
@@ -42,11 +42,11 @@ pub(super) struct Run {
     pub lost_bytes: u64,
     /// The bytes of responses that arrived at the clients.
     pub delivered_bytes: u64,
-    /// The bytes of responses to silent clients, some of which may also be counted as arrived.
+    /// Bytes of responses to clients that stay silent. Some may also be counted as arrived.
     pub unheard_bytes: u64,
 }
 
-/// The evidence of round trips about the queue of all clients in an interval.
+/// The evidence that the round trips of an interval give about the queue of all clients.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
     /// The maximum delay of the queue; `None` if too little was seen.
@@ -66,9 +66,9 @@ pub(super) struct Interval {
     pub delay: Option<Nanos>,
     /// A queue was seen.
     pub is_queued: bool,
-    /// The part of the pace that left, in thousandths; 0 if there was no pace.
+    /// The part of the pace that was used, in thousandths; 0 without a pace.
     pub used_permille: u64,
-    /// A response waited all the time.
+    /// True if a response waited during the whole interval.
     pub is_backlogged: bool,
     /// The sender ran late: no run of intervals includes this one.
     pub is_late: bool,
@@ -83,9 +83,10 @@ pub(super) struct History {
     run: Run,
     is_idle: bool,
     closed: VecDeque<Interval>,
-    /// The totals over a long time, which fade.
+    /// Totals over a long time, which decay.
     totals: Run,
-    /// The maximum rate that arrived in a row of intervals, in bits per second, fading; and the same of what left.
+    /// The maximum rate that arrived over consecutive intervals, in bits per second, decaying. The next field is the
+    /// same for bytes sent.
     peak: u64,
     left_peak: u64,
     /// The longest round trip, fading.
@@ -114,7 +115,7 @@ impl History {
         self.on_passed(now - look.unheard_for, now, look.unheard_bytes, |run| &mut run.unheard_bytes);
     }
 
-    /// Counts bytes that passed the line in this time, spread evenly over it.
+    /// Spreads bytes that passed the line in this period evenly over its intervals.
     fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64, count: impl Fn(&mut Run) -> &mut u64) {
         if bytes == 0 {
             return;
@@ -139,8 +140,7 @@ impl History {
         self.is_idle = true;
     }
 
-    /// Returns whether there was an instant without a waiting response, in this interval or the last `before`
-    /// intervals.
+    /// Returns whether, at some instant of this interval or the last `before` intervals, no response was waiting.
     pub fn was_idle(&self, before: usize) -> bool {
         self.is_idle || self.backwards().take(before).any(|interval| !interval.is_backlogged)
     }
@@ -186,8 +186,8 @@ impl History {
         self.peak
     }
 
-    /// Returns the maximum rate that the line carried recently. More did not arrive than left, even if bytes that are
-    /// acknowledged together when a gap closes seem to arrive faster.
+    /// Returns the maximum rate that the line carried recently. It is at most the rate sent: bytes that are
+    /// acknowledged together when a gap closes only seem to arrive faster.
     pub fn carried_peak(&self) -> u64 {
         self.peak.min(self.left_peak)
     }
@@ -196,7 +196,7 @@ impl History {
         self.closed.len()
     }
 
-    /// Returns whether round trips were seen in each of the last `count` intervals, and none showed a queue.
+    /// Returns whether each of the last `count` intervals had round trips, and none showed a queue.
     pub fn is_unqueued(&self, count: usize) -> bool {
         let is_clear = |interval: &Interval| interval.delay.is_some() && !interval.is_queued;
         self.len() >= count && self.backwards().take(count).all(is_clear)
@@ -207,14 +207,14 @@ impl History {
         self.closed.iter().rev()
     }
 
-    /// Returns the intervals whose arrivals are known, backwards from the last.
+    /// Returns the intervals whose arrivals are known, the latest first.
     pub fn known(&self) -> impl Iterator<Item = &Interval> {
         let until = self.began - self.longest.min(LAG_MAX);
         let is_on_its_way = move |interval: &&Interval| interval.began + interval.run.lasted > until;
         self.backwards().skip_while(is_on_its_way).filter(|interval| !interval.is_late)
     }
 
-    /// Sums the most recent intervals in a row with a queue longer than this.
+    /// Sums the latest consecutive intervals in which the queue was longer than this.
     pub fn queued(&self, delay_min: Nanos) -> Run {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
         // A queue that is over proves nothing.
@@ -253,7 +253,8 @@ impl History {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }
 
-    /// Returns the rate that left in the last intervals, in bits per second, over the time for a measurement of a rate.
+    /// Returns the rate sent over the latest intervals, in bits per second. They span the time that a measurement of a
+    /// rate takes.
     fn left(&self) -> u64 {
         let mut run = Run::default();
         let is_enough = |interval: &&Interval| {
@@ -277,8 +278,8 @@ impl History {
     }
 }
 
-/// Sums intervals in a row, given backwards, without the first one: bytes that left in it may be acknowledged late
-/// ([`SLACK`]), and nothing was on its way before it.
+/// Sums consecutive intervals, given latest first. The earliest one is left out: bytes sent in it may be acknowledged
+/// late ([`SLACK`]), and nothing was in flight before it.
 fn steady<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
     let (mut run, mut first) = (Run::default(), Vec::new());
     for interval in intervals {
@@ -307,20 +308,20 @@ impl AddAssign for Run {
 }
 
 impl Run {
-    /// Forgets a part, so that the last intervals count most.
+    /// Decays the totals, so that recent intervals count most.
     fn forget_some(&mut self) {
         for bytes in [&mut self.charged_bytes, &mut self.sent_bytes, &mut self.lost_bytes, &mut self.delivered_bytes] {
             *bytes -= *bytes / FORGOTTEN_PARTS;
         }
     }
 
-    /// Returns the bytes that left for each thousand bytes of responses.
+    /// Returns the bytes sent per thousand bytes of responses.
     fn overhead_permille(&self) -> u64 {
         let permille = (self.charged_bytes * 1000).checked_div(self.sent_bytes + self.lost_bytes).unwrap_or(1000);
         permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
     }
 
-    /// Returns the rate of the line, in bits per second, if this many bytes left for each thousand that arrived.
+    /// Returns the rate of the line, in bits per second, if this many bytes are sent for each thousand that arrive.
     fn rate(&self, overhead_permille: u64) -> u64 {
         rate_of(self.delivered_bytes * overhead_permille / 1000, self.lasted)
     }
@@ -330,12 +331,13 @@ impl Run {
         self.delivered_bytes >= RATE_BYTES_MIN && self.lasted >= RATE_FOR
     }
 
-    /// Returns the minimum part of the sent bytes that arrived, in thousandths, since some may be acknowledged late.
+    /// Returns the part of the sent bytes that is known to have arrived, in thousandths. The true part may be larger,
+    /// because some bytes are acknowledged late.
     pub fn arrived_permille(&self) -> u64 {
         self.permille_of_sent(self.delivered_bytes)
     }
 
-    /// Returns the same part as [`Run::arrived_permille`], assuming that all bytes sent to silent clients have arrived.
+    /// Returns the same as [`Run::arrived_permille`], but counts all bytes sent to silent clients as arrived.
     pub fn perhaps_arrived_permille(&self) -> u64 {
         self.permille_of_sent(self.delivered_bytes + self.unheard_bytes)
     }

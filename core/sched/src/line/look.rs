@@ -1,14 +1,14 @@
-//! Looks: readings of a connection's counters, and the evidence about the line in the changes between two readings.
+//! Looks: readings of a connection's counters. The changes between two readings are evidence about the line.
 
 use units::Nanos;
 use units::wire::Framing;
 
-/// The age at which a round trip no longer shows the present.
+/// The maximum age of an acknowledgement whose round trip still reflects the present.
 const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
-/// The number of segments that must be acknowledged between two round trips: the kernel smooths round trips, and one
-/// acknowledgement after a pause hardly moves its value.
+/// The minimum number of segments acknowledged between two round trips: the kernel smooths round trips, and a single
+/// acknowledgement after a pause hardly changes the value.
 const RTT_SEGMENTS: u64 = 8;
-/// The time for which a client may be silent beyond its round trip, because delayed acknowledgements come 40 ms late.
+/// The time beyond its round trip for which a client may stay silent: delayed acknowledgements are 40 ms late.
 const SILENT_FOR: Nanos = Nanos::from_millis(50);
 
 /// A connection's counters, of TCP or QUIC.
@@ -22,14 +22,14 @@ pub struct Seen {
     pub sacked_bytes: u64,
     /// The time since the last acknowledgement.
     pub acked_ago: Nanos,
-    /// Payload bytes sent so far, each counted once.
+    /// Payload bytes sent so far, without retransmissions.
     pub sent_bytes: u64,
     /// Payload bytes retransmitted so far.
     pub retransmitted_bytes: u64,
     /// The total time in which the client's window kept bytes from being sent. A client that reads slowly also
     /// acknowledges late.
     pub shut_for: Nanos,
-    /// True if a program acknowledges, which may be short of processor time, as over QUIC. Over TCP the kernel
+    /// True if a program acknowledges, as over QUIC: it may be short of processor time. Over TCP the kernel
     /// acknowledges.
     pub is_by_program: bool,
 }
@@ -41,49 +41,51 @@ pub struct Look {
     pub rtt: Option<Nanos>,
     /// True if the round trip is the handshake's, just measured.
     pub is_handshake: bool,
-    /// True if the round trip includes an unknown time in front of the line, or was estimated without that time. It is
-    /// evidence only if there is no better.
+    /// True if the round trip includes an unknown delay before the line, or was estimated without that delay. It is
+    /// evidence only if nothing better is available.
     pub is_vague: bool,
     /// Wire bytes sent since, for the first time.
     pub sent_bytes: u64,
     /// Wire bytes that arrived since.
     pub delivered_bytes: u64,
-    /// The time since the last of these bytes was acknowledged.
+    /// The time since the latest of these bytes was acknowledged.
     pub delivered_ago: Nanos,
-    /// The time between the last look that showed an arrival and that acknowledgement: bytes that a late client
-    /// acknowledges together have arrived during this time.
+    /// The time from the last look that showed an arrival to that acknowledgement. If a late client acknowledges bytes
+    /// together, they arrived during this time.
     pub delivered_for: Nanos,
-    /// The time for which something has been on its way.
+    /// The time for which bytes have been in flight without a break.
     pub busy_for: Nanos,
     /// Wire bytes retransmitted since.
     pub lost_bytes: u64,
-    /// Wire bytes on their way to a client that is silent although it should have acknowledged some of them: they may
-    /// have arrived. Each byte is reported once.
+    /// Wire bytes in flight to a client that is silent although it should have acknowledged some of them; they may have
+    /// arrived. Each byte is reported once.
     pub unheard_bytes: u64,
     /// The time over which the unheard bytes were sent.
     pub unheard_for: Nanos,
 }
 
-/// The looks at one connection, over all its responses.
+/// The looks at one connection, across all its responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Looks {
     /// The time of the last look, or [`NEVER`].
     at: Nanos,
-    /// The time of the last look that showed an arrival, or nothing on its way; over TCP, the time of the last look.
+    /// Over QUIC, the time of the last look that showed an arrival or nothing in flight. Over TCP, the time of the last
+    /// look.
     delivered_at: Nanos,
-    /// The time since which something has been on its way, or [`NEVER`].
+    /// The time since which bytes have been in flight, or [`NEVER`].
     busy_since: Nanos,
     /// The bytes acknowledged, or arrived beyond a gap.
     arrived_bytes: u64,
     sent_bytes: u64,
     retransmitted_bytes: u64,
-    /// The bytes acknowledged when a round trip was last taken or was delayed by the client, modulo 4 GiB.
+    /// The bytes acknowledged when a round trip was last used, or last delayed by the client, modulo 4 GiB.
     rtt_at_bytes: u32,
     /// [`Seen::shut_for`] at the last look, in milliseconds modulo 2^32.
     shut_for_ms: u32,
 }
 
-/// The value in place of an absent instant. It saves memory: every connection has these fields, and most are idle.
+/// The value in place of an absent instant. An `Option` would take more memory in every connection, and most
+/// connections are idle.
 const NEVER: Nanos = Nanos::MAX;
 
 impl Default for Looks {
@@ -104,7 +106,7 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// Records a look and returns the changes. If nothing on the connection was acknowledged before, its first round
+    /// Records a look and returns what changed. If nothing was acknowledged on the connection before, its first round
     /// trip is the handshake's.
     pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
         let is_handshake = self.at == NEVER && seen.acked_bytes == 0;
@@ -146,8 +148,8 @@ impl Looks {
         }
     }
 
-    /// Returns the payload bytes that a silent client has not acknowledged, without those already reported, and the
-    /// time in which they left.
+    /// Returns the payload bytes that a silent client has not acknowledged, without bytes reported before, and the time
+    /// over which they were sent.
     fn unheard(&self, now: Nanos, seen: &Seen, sent_bytes: u64, delivered: u64) -> (u64, Nanos) {
         let rtt = seen.rtt.unwrap_or_default();
         let (busy_for, ago) = (now - self.busy_since, now - self.at);
@@ -162,7 +164,7 @@ impl Looks {
         (sent_bytes.saturating_sub(self.arrived_bytes), busy_for.min(silent_for + rtt))
     }
 
-    /// Returns the round trip, if one was measured since the last look.
+    /// Returns the round trip if a new one was measured since the last look.
     fn rtt(&mut self, seen: &Seen, is_handshake: bool, framing: Framing) -> Option<Nanos> {
         let is_known = self.at != NEVER;
         let acked_bytes = u64::from((seen.acked_bytes as u32).wrapping_sub(self.rtt_at_bytes));

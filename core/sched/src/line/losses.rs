@@ -6,16 +6,16 @@ use super::PACKET_BYTES;
 use super::evidence::Evidence;
 use super::history::permille_of;
 
-/// The time between judgements of losses, while at least `LOSS_BUSY_PERMILLE` of the pace is used.
+/// The period after which losses are judged, as long as at least `LOSS_BUSY_PERMILLE` of the pace is used.
 const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
 const LOSS_BUSY_PERMILLE: u64 = 500;
-/// The shorter time, used if at least `LOSS_SOON_PERMILLE` is lost, of too many packets for chance. A queue of a
-/// hundred packets is 12 ms at 100 Mbit/s, and a second of full losses is a second of timeouts.
+/// The shorter period, used if at least `LOSS_SOON_PERMILLE` of the bytes are lost, in too many packets for chance. A
+/// queue of a hundred packets is 12 ms at 100 Mbit/s, so a second of heavy loss would be a second of timeouts.
 const LOSS_SOON_FOR: Nanos = Nanos::from_millis(200);
 const LOSS_SOON_PERMILLE: u64 = 20;
-/// The loss above which the clients' paths are not the cause.
+/// The loss, in thousandths, above which the line is the cause and not the clients' paths.
 const LOSS_PLAIN_PERMILLE: u64 = 50;
-/// The minimum number of lost bytes that is evidence; fewer may be lost by chance.
+/// The minimum number of lost bytes that count as evidence; fewer may be lost by chance.
 pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
 
 /// The bytes lost in a window.
@@ -29,12 +29,12 @@ pub(super) struct Losses {
 /// The result of a window of losses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
-    /// The part of all bytes that was lost by all clients, in thousandths.
+    /// The part of all bytes that was lost, across all clients, in thousandths.
     pub permille: u64,
 }
 
 impl Losses {
-    /// Ends the window and returns its losses; `None` while it lasts, or if little was sent.
+    /// Ends the period and returns its losses; `None` if the period still lasts or too little was sent.
     pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>) -> Option<Lost> {
         let lasted = now - self.began;
         let bytes = charged_bytes.saturating_sub(self.charged_before);

@@ -6,17 +6,17 @@ use super::history::{Run, permille_of};
 use super::losses::{LOST_BYTES_MIN, Lost};
 use super::{BUSY_PERMILLE, Estimator, Signal};
 
-/// The minimum part of the line's rate, or of the pace, that we sent while a queue was there if the queue is ours.
+/// If a queue is ours, we sent at least this part, in thousandths, of the line's rate or of the pace while it stood.
 pub(super) const MOSTLY_PERMILLE: u64 = 300;
-/// The part of a full pace, in thousandths, below which arrivals show that the line is slower than the pace. They must
+/// The part of a full pace, in thousandths, below which arrivals show that the line is slower than the pace, if they
 /// stay below it for `PLATEAU_FOR`.
 pub(super) const PLATEAU_PERMILLE: u64 = 930;
 /// The minimum time of a plateau.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
-/// The part, in thousandths, from which arrivals show that losses are over.
+/// The part of the bytes sent, in thousandths, from which arrivals show that losses have ended.
 const ARRIVES_PERMILLE: u64 = 985;
 
-/// The rate that the line carries, bits per second; a minimum if it was not full all the time.
+/// The rate that the line carries, in bits per second; a lower bound if the line was not full all the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub line: u64,
@@ -24,10 +24,10 @@ pub(super) struct Measure {
 }
 
 impl Estimator {
-    /// Returns the part of the pace that losses leave, if the pace limits anything; otherwise the rate that arrived.
+    /// Returns the pace without its lost part, if the pace limits sending; otherwise the rate that arrived.
     ///
-    /// A line that drops the excess carries exactly that part. If instead each client's path loses packets by itself,
-    /// the cut that shows it costs little.
+    /// A line that drops the excess carries exactly that rate. If the clients' paths lose packets instead, a cut
+    /// reveals that and costs little.
     pub(super) fn left_over(&self, lost: Lost) -> Option<Measure> {
         let run = self.history.filled(BUSY_PERMILLE);
         let is_plateau = run.is_enough() && run.arrived_permille() < ARRIVES_PERMILLE;
@@ -45,14 +45,14 @@ impl Estimator {
         run.is_enough().then(|| Measure { line: self.history.rate(&run), is_full: true })
     }
 
-    /// Returns whether everything sent at full pace arrives.
+    /// Returns whether everything that is sent at full pace arrives.
     pub(super) fn arrives(&self) -> bool {
         let run = self.history.filled(BUSY_PERMILLE);
         run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
     }
 
-    /// Returns the rate of a run in which the line was full; if the run is too short, the maximum rate that arrived,
-    /// which may be less.
+    /// Returns the rate of a run in which the line was full. If the run is too short, returns the maximum rate that
+    /// arrived, which may be lower.
     pub(super) fn measured(&self, run: Run) -> Option<Measure> {
         if run.is_enough() {
             return Some(Measure { line: self.history.rate(&run), is_full: true });
@@ -60,13 +60,13 @@ impl Estimator {
         self.history.most().map(|line| Measure { line, is_full: false })
     }
 
-    /// Returns whether there is no pace, or a pace so far above all rates that arrived that it limits nothing.
+    /// Returns whether there is no pace, or one so far above all rates that arrived that it limits nothing.
     pub(super) fn is_open(&self) -> bool {
         self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
     }
 
-    /// Returns the signal and the measure of arrivals, in two cases: less than a full pace arrives, or, of a backlog
-    /// that meets a queue or losses, no more arrives than before.
+    /// Returns the signal and a measure of arrivals in two cases: not all of a full pace arrives, or a backlog meets a
+    /// queue or losses and no more arrives than before.
     pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
         if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
@@ -92,12 +92,12 @@ impl Estimator {
         if self.is_open() || run.is_enough() { self.measured(run) } else { None }
     }
 
-    /// Returns the run of intervals with a queue until now.
+    /// Returns the latest consecutive intervals with a queue.
     pub(super) fn queued(&self) -> Run {
         self.history.queued(Nanos(self.threshold().0 / 2))
     }
 
-    /// Returns whether we sent about as much while the queue was there as the line carried, or as the pace allowed.
+    /// Returns whether, while the queue stood, we sent about as much as the line carried or the pace allowed.
     pub(super) fn is_ours(&self) -> bool {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));

@@ -1,13 +1,13 @@
 //! The rate of the line, found from the bytes that leave and the bytes that arrive.
 //!
-//! No interface reports the rate of an uplink, and the whole gain of an order depends on it: if the pace is faster than
-//! the line, all bytes wait in the queue of a router or a modem, first come, first served. So [`Estimator`] measures
-//! the line, not flows. It counts the arrivals on all connections together ([`history`]: bytes that clients
-//! acknowledge, for the time in which they passed the line) and determines the limit.
+//! No interface reports the rate of an uplink, and an order gains nothing without it: if the pace exceeds the line's
+//! rate, all bytes wait in the queue of a router or modem, first come, first served. So [`Estimator`] measures the
+//! line, not flows. It adds up the arrivals on all connections ([`history`]: bytes that clients acknowledge, counted
+//! when they passed the line) and finds their limit.
 //!
 //! - **Open**: no pace, or one far above everything that arrived. As in BBR's start, the maximum that arrived is the
-//!   minimum that the line carries. A queue in front of all clients ([`evidence`]), losses of all, or a backlog that
-//!   does not make more arrive than before ends this.
+//!   minimum that the line carries. This phase ends with a queue in front of all clients ([`evidence`]), with losses at
+//!   all clients, or with a backlog that does not make more arrive than before.
 //! - **Growing**: the pace was found while the line was not full all the time. It rises by a quarter in each interval
 //!   while all of it arrives.
 //! - **Holding**: a pace a little below the rate that a full line carried. It rises slowly with a backlog ([`rise`]),
@@ -19,8 +19,8 @@
 //!
 //! Round trips of single connections fail in two ways: a connection that begins in a queue never sees a shorter round
 //! trip, and a client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]),
-//! and the queue is no longer than the delay of the client that sees the shortest. Silence of all clients is not
-//! evidence, and changes nothing.
+//! and the queue is at most as long as the shortest delay that any client sees. If all clients are silent, nothing
+//! changes, because silence is not evidence.
 //!
 //! The windowed maximum of delivered bytes comes from BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a whole
 //! line instead of a flow.
@@ -59,64 +59,65 @@ use probe::Probe;
 use rise::{RISE_EVERY, Rise};
 use sender::Sender;
 
-/// The length of an interval, after which evidence is judged; longer if [`INTERVAL_PACKETS`] take longer.
+/// The minimum length of an interval. An interval lasts longer if [`INTERVAL_PACKETS`] take longer. Evidence is judged
+/// at its end.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
-/// The shorter length, which is enough if [`SHORT_SAMPLES`] round trips were seen. It limits how much a queue grows
-/// before it is judged.
+/// The shorter length, used if at least [`SHORT_SAMPLES`] round trips were seen. It limits how far a queue grows before
+/// it is judged.
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
-/// The delay that counts as a queue, after the time of two packets is added.
+/// The delay above which a queue is assumed, in addition to the time of two packets.
 const DELAY_MIN: Nanos = Nanos::from_millis(3);
-/// The part of the pace, in thousandths, that has to leave for the pace to count as used in full.
+/// The part of the pace, in thousandths, that must be sent for the pace to count as fully used.
 const BUSY_PERMILLE: u64 = 900;
-/// The part of the maximum that the line carried, in thousandths. If we sent less for three intervals, no queue is
-/// ours.
+/// The part of the maximum that the line carried, in thousandths. If we send less than this for three intervals, no
+/// queue is ours.
 const LIGHT_PERMILLE: u64 = 500;
-/// The maximum bytes sent since the interval began for which the line counts as empty if nothing else is known.
+/// If nothing else is known, the line counts as empty as long as no more bytes than this were sent since the interval
+/// began.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
-/// The part of all clients' bytes, in thousandths, whose loss shows that the line is overloaded.
+/// The loss, in thousandths of all clients' bytes, that shows an overloaded line.
 const LOSS_PERMILLE: u64 = 5;
-/// The part used of the rate that the line was found to carry.
+/// The part of the line's measured rate that is used, in thousandths.
 const MARGIN_PERMILLE: u64 = 985;
-/// The part used of the maximum that arrived if the line was not full all the time.
+/// The part of the maximum arrived rate that is used if the line was not full all the time, in thousandths.
 const CHANCE_PERMILLE: u64 = 970;
-/// The part of the pace to which a cut goes if the line's rate is unknown.
+/// The part of the pace, in thousandths, that a cut keeps if the line's rate is unknown.
 const UNKNOWN_PERMILLE: u64 = 900;
-/// The number of intervals before such a cut.
+/// The minimum number of intervals before such a cut.
 const UNKNOWN_INTERVALS: usize = 20;
-/// The number of intervals in a row without a longer round trip that prove a queue gone. They are needed for clients
-/// never seen without a queue, since their whole round trip counts as delay.
+/// The number of consecutive intervals without a longer round trip that prove that a queue is gone. They are needed for
+/// clients that were never seen without a queue, because their whole round trip counts as delay.
 const UNQUEUED_INTERVALS: usize = 4;
-/// The maximum pace, as a part of the rate seen to arrive.
+/// The maximum pace, in thousandths of the rate that was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1080;
-/// The maximum step of a pace that is as fast as any rate that arrived recently.
+/// The maximum step, in thousandths, of a pace that is as fast as any recent arrival rate.
 const STEP_PERMILLE: u64 = 40;
-/// The same if a queue is seen only by the round trips of a second ([`Fall::is_slow`]).
+/// The maximum step if only the round trips of a whole second can show a queue ([`Fall::is_slow`]).
 const SLOW_STEP_PERMILLE: u64 = 15;
-/// The age at which a measurement of the line is no longer evidence about the present.
+/// The age at which a measurement of the line stops being evidence about the present.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
-/// The maximum time of a drain, however long the queue.
+/// The maximum duration of a drain, regardless of the length of the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
-/// The minimum time of a drain after losses: a queue may have been there before any client came, so that no client has
-/// seen a shorter round trip.
+/// The minimum duration of a drain after losses. The queue may have been there before any client came, so that no
+/// client has ever seen a shorter round trip.
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
-/// The maximum number of cuts in a row that leave the queue as it was; after them it is not ours.
+/// The maximum number of consecutive cuts that leave a queue unchanged; after them, the queue is not ours.
 const CUTS_MAX: u32 = 3;
-/// The time for which a queue that is not ours is left alone, doubled each time.
+/// How long a queue that is not ours is left alone, at first; doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
-/// The time within which light losses have to return to be blamed on the paths.
+/// The maximum time in which light losses must return for the clients' paths to be the cause.
 const LOSSY_FOR: Nanos = Nanos::from_secs(60);
-/// The divisor of time without evidence that the line can carry more.
+/// The divisor of time in which nothing clearly shows that the line can carry more.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
 
-/// Finds the line's rate, and determines how fast bytes may leave.
-/// The caller reports every look at a connection, a reading of its counters ([`Estimator::on_look`]). When an interval
-/// is over ([`Estimator::is_due`]), it looks at all connections that have unacknowledged bytes, and calls
-/// [`Estimator::judge`]. Rates are in bits per second.
+/// Finds the line's rate and sets the pace at which bytes may be sent. The caller reports every look at a connection, a
+/// reading of its counters ([`Estimator::on_look`]). When an interval is over ([`Estimator::is_due`]), it looks at all
+/// connections that have unacknowledged bytes, and calls [`Estimator::judge`]. Rates are in bits per second.
 #[derive(Debug)]
 pub struct Estimator {
     bounds: Bounds,
@@ -134,47 +135,48 @@ pub struct Estimator {
     sender: Sender,
 }
 
-/// The search for a queue that no interval shows: in the round trips of a second, and by probes.
+/// The search for queues that no interval shows, by the round trips of a second and by probes.
 #[derive(Debug, Default)]
 struct Unseen {
     fall: Fall,
     probe: Probe,
 }
 
-/// The time until which the queue of others is left alone, and the length of the next such time.
+/// The time until which another sender's queue is left alone, and the length of the next such period.
 #[derive(Debug)]
 struct Others {
     until: Nanos,
     lasts: Nanos,
-    /// The last cut for light losses: its time, the pace before and the pace after.
+    /// The last cut for light losses: when it was made, the pace before it and the pace after it.
     lossy: Option<(Nanos, u64, u64)>,
-    /// The pace before it was held because of uploads, or 0 if it was cut since.
+    /// The pace before it was held because of uploads; 0 if it has been cut since.
     held: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Free,
-    /// The pace is below the line's rate until the instant `until`, so that the line's queue empties; afterwards it is
+    /// The pace stays below the line's rate until `until`, so that the line's queue empties; then the pace becomes
     /// `then`.
     Draining {
         until: Nanos,
         then: u64,
-        /// The drain is a probe ([`probe`]), which does not end sooner: it has to show whether there is a queue.
+        /// True if the drain is a probe ([`probe`]). A probe is not ended early, because it has to show whether there
+        /// is a queue.
         is_probe: bool,
     },
-    /// Everything seen until this instant dates from before the change.
+    /// Observations until this instant date from before the change and are ignored.
     Settling {
         until: Nanos,
     },
 }
 
-/// A cut whose effect is not known yet.
+/// A cut that has not taken effect yet.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     pace_before: Option<u64>,
     signal: Signal,
-    /// Whether everything arrived before the cut; losses then happen on the way to each client.
+    /// True if everything arrived before the cut; in that case losses happen on the clients' paths.
     arrived: bool,
     cuts: u32,
 }
@@ -199,14 +201,14 @@ impl Estimator {
         }
     }
 
-    /// Returns the rate at which bytes may leave; `None` means as fast as sockets take them, because the line's rate is
-    /// not known.
+    /// Returns the rate at which bytes may be sent; `None` means as fast as sockets take them, because the line's rate
+    /// is unknown.
     pub fn pace(&self) -> Option<Rate> {
         self.pace.map(rate)
     }
 
-    /// Records a look at a connection; `client` returns a hash of its prefix and is called only if there is something
-    /// to learn. `charged_bytes` is the total handed to the link so far.
+    /// Records a look at a connection; `client` returns a hash of its prefix and is called only if the look has new
+    /// information. `charged_bytes` is the total handed to the link so far.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
         if look == Look::default() {
             return;
@@ -236,7 +238,7 @@ impl Estimator {
             || lasted >= self.lasts(SHORT, SHORT_PACKETS) && self.evidence.samples() >= SHORT_SAMPLES
     }
 
-    /// Records the link time that the sender hands down ahead, and the total time that it has lost to the link by
+    /// Records how far ahead of the link the sender hands down bytes, and the total link time that it has lost by
     /// running late ([`crate::Lateness`]). Must be called before [`Estimator::judge`].
     pub fn on_sender(&mut self, ahead: Nanos, lost: Nanos) {
         (self.sender.ahead, self.sender.lost) = (ahead, lost);
@@ -251,7 +253,7 @@ impl Estimator {
         self.pace.map_or(least, |pace| least.max(rate(pace).time_for(packets * PACKET_BYTES)))
     }
 
-    /// Ends the interval. Returns the pace if it changes, possibly with a notice for the operator.
+    /// Ends the interval. Returns the change of the pace, if any, possibly with a notice for the operator.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
         if let Phase::Draining { until, then, is_probe } = self.phase
             && (now >= until || !is_probe && self.evidence.is_gone(self.threshold()))
@@ -278,7 +280,8 @@ impl Estimator {
         change
     }
 
-    /// Ends the drain. The line was full while the queue emptied, so the bytes that arrived then show its present rate.
+    /// Ends the drain. The line stayed full while its queue emptied, so the bytes that arrived meanwhile show its
+    /// present rate.
     fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64, is_probe: bool) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
@@ -333,14 +336,14 @@ impl Estimator {
         Some(Change { pace: self.pace(), notice })
     }
 
-    /// Returns the largest pace to which a growing pace may rise in a step; near the maximum that arrived the step is
+    /// Returns the maximum that a growing pace may reach in one step; near the maximum arrived rate, the step is
     /// smaller.
     fn growth_max(&self, pace: u64) -> u64 {
         let is_near = pace > self.history.peak() / 4 * 3;
         if is_near { pace.saturating_add(pace / 1000 * self.rise.growth_permille(pace)) } else { u64::MAX }
     }
 
-    /// Makes the pace grow. Another client meets no queue, so other senders do not fill the line either.
+    /// Makes the pace grow again. Another client sees no queue, so other senders do not fill the line either.
     fn doubt(&mut self, now: Nanos) {
         self.rise.grow();
         self.others.until = now;
@@ -352,7 +355,7 @@ impl Estimator {
         Change { pace: self.pace(), notice }
     }
 
-    /// Forgets all observations: at another pace they prove nothing about this one.
+    /// Forgets all observations, which prove nothing about a different pace.
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);

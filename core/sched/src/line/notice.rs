@@ -14,13 +14,13 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     pub bounds: Bounds,
-    /// The rate found; `None` before.
+    /// The rate that was found; `None` if none has been found yet.
     pub rate: Option<Rate>,
     /// The pace now; `None` means as fast as sockets take bytes.
     pub pace: Option<Rate>,
     /// The time since the rate was last confirmed.
     pub age: Nanos,
-    /// The number of intervals in which the line was full.
+    /// The number of intervals so far in which the line was full.
     pub busy_intervals: u64,
     pub limit: Limit,
 }
@@ -28,12 +28,12 @@ pub struct Status {
 /// The cause that limits the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limit {
-    /// No limit was found: the line was never full.
+    /// No limit was found, because the line was never full.
     #[default]
     Unknown,
-    /// The line's own rate.
+    /// The limit is the line's own rate.
     Line,
-    /// Other senders on the same line.
+    /// Other senders on the same line set the limit.
     Others,
     /// The maximum rate that the operator allows.
     Ceiling,
@@ -42,11 +42,11 @@ pub enum Limit {
 /// The reason why the pace falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The delay of the queue in front of all clients.
+    /// All clients saw a queue with this delay.
     Delay(Nanos),
-    /// The part of all bytes that is lost, in thousandths.
+    /// This part of all bytes was lost, in thousandths.
     Loss(u64),
-    /// The part of all bytes handed down that arrives, in thousandths.
+    /// Only this part of all bytes handed down arrived, in thousandths.
     Plateau(u64),
 }
 
@@ -57,6 +57,6 @@ pub enum Notice {
     Found { rate: Rate },
     /// The rate differs from the one last reported.
     Changed { from: Rate, to: Rate },
-    /// A queue or losses remained at a slower pace too, so other senders cause them.
+    /// A queue or losses persisted at a slower pace, so other senders cause them.
     Others { rate: Rate, lasts: Nanos },
 }

@@ -1,51 +1,51 @@
-//! The probe: for a moment less leaves than the line carries, so that its queue empties and each client is seen without
-//! it.
+//! The probe: for a moment the pace is below the line's rate, so that the queue empties and each client's round trip is
+//! seen without it.
 //!
-//! A client that comes while a queue stands has that queue in its shortest round trip, and is from then on a witness
-//! that there is none. So a queue that nobody sees could stand for as long as the line is full. Two things end this. If
-//! responses were under way when the search began, the first thing it does on a full line is a probe. And a line that
-//! has been full for [`PROBE_EVERY`] without a drain is probed again, as BBR does (ProbeRTT; Cardwell et al., ACM Queue
-//! 14(5), 2016).
+//! The shortest round trip of a client that arrives during a queue includes that queue, so later round trips of this
+//! client seem to show no queue. A queue that nobody sees could thus stand for as long as the line is full. Two things
+//! end this. If responses were in progress when the search began, it starts with a probe as soon as the line is full.
+//! And a line that has been full for [`PROBE_EVERY`] without a drain is probed again, as BBR does (ProbeRTT; Cardwell
+//! et al., ACM Queue 14(5), 2016).
 
 use units::Nanos;
 
 use super::history::Interval;
 use super::{BUSY_PERMILLE, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, MARGIN_PERMILLE, Phase, Rate};
 
-/// The time for which the line has to be full before a search that began midway probes it.
+/// How long the line must be full before a search that began midway probes it.
 const MIDWAY_FOR: Nanos = Nanos::from_millis(400);
-/// The time since the search began in which an interval without a waiting response does not show that the line was not
-/// full then: not all connections have been looked at.
+/// The period after the start of the search in which an interval without a waiting response does not prove that the
+/// line was not full: some connections have not been looked at yet.
 const UNKNOWN_FOR: Nanos = Nanos::from_millis(300);
-/// The time between drains of a line that is full.
+/// The period between drains of a full line.
 const PROBE_EVERY: Nanos = Nanos::from_secs(30);
-/// The time of such a probe.
+/// The duration of such a probe.
 const PROBE_FOR: Nanos = Nanos::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(super) struct Probe {
-    /// The last instant at which the queue was drained, or nothing waited.
+    /// The last instant at which the queue was drained, or no response waited.
     emptied_at: Option<Nanos>,
     /// The end of the first interval.
     began_at: Option<Nanos>,
     start: Start,
 }
 
-/// The state of responses when the search began.
+/// The state of the responses when the search began.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// Nothing was under way, or all of it has been drained.
+    /// No response was in progress, or the queue has been drained since.
     #[default]
     Empty,
-    /// Responses were under way, and their queue may be in each round trip.
+    /// Responses were in progress, and their queue may be included in each round trip.
     Midway,
-    /// The first probe is running: the line carried this rate before it, in bits per second, and the shortest round
+    /// The first probe is running. Before it, the line carried the rate `line` (bits per second) and the shortest round
     /// trip was `shortest`.
     Probed { line: u64, shortest: Nanos },
 }
 
 impl Probe {
-    /// Returns whether round trips may include a queue that was there before the search.
+    /// Returns whether round trips may include a queue that stood before the search began.
     pub fn is_midway(&self) -> bool {
         self.start != Start::Empty
     }
@@ -56,13 +56,13 @@ impl Probe {
 }
 
 impl Estimator {
-    /// Records that responses are under way when the search begins, so that the line may be full already.
+    /// Records that responses are in progress when the search begins, so that the line may be full already.
     pub fn begin_midway(&mut self) {
         self.unseen.probe.start = Start::Midway;
     }
 
-    /// Returns whether the shortest round trip of a connection may be the base of its client: it may not while a queue
-    /// that was there before the search, or that is being drained, would count as a part of the path.
+    /// Returns whether the shortest round trip of a connection may become its client's base. Returns false while the
+    /// base would include a queue that is older than the search, or that is being drained.
     pub fn takes_bases(&self) -> bool {
         !self.unseen.probe.is_midway() && matches!(self.phase, Phase::Free)
     }

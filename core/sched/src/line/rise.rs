@@ -1,17 +1,16 @@
-//! The time and the size of the pace's rise after a cut. The rise is later if the line was found to carry the same rate
-//! twice.
+//! Decides when and how far the pace rises after a cut. The rise comes later if two cuts found the same rate.
 
 use units::Nanos;
 
-/// The time for which the pace stays after a cut, doubled when the next cut finds the same rate.
+/// How long the pace stays constant after a cut; doubled if the next cut finds the same rate.
 const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
-/// The interval between rises after that time, and the size of a step: the first step, doubled each time, and the
-/// largest. The large steps are for lines that recently carried more.
+/// After that, the interval between rises, and the size of a step: first and largest, doubling in between. Large steps
+/// are for lines that recently carried more.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
 const RISE_PERMILLE_MAX: u64 = 250;
-/// The first step after minutes in which the line was not full.
+/// The first step, in thousandths, after minutes in which the line was not full.
 const QUIET_PERMILLE: u64 = 40;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,18 +21,18 @@ pub(super) struct Rise {
     hold_left: Nanos,
     next_in: Nanos,
     step_permille: u64,
-    /// True if the pace grows, because the line was never full at a pace of ours, or recently carried twice as much.
-    /// While the line is clear, the pace doubles in three intervals.
+    /// True if the pace grows, because the line was never full at our pace or recently carried twice as much. While
+    /// nothing shows a limit, the pace doubles in three intervals.
     is_growing: bool,
     /// The last cut was for a queue or losses.
     was_full: bool,
 }
 
-/// The growth per interval while the line was never full.
+/// The growth per interval, in thousandths, while the line was never full.
 const GROWTH_PERMILLE: u64 = 250;
-/// The maximum growth per interval, in bits per second, near the maximum that arrived with a queue or losses, which is
-/// nearly all that the line carries. An excess of that size fills a queue of a hundred packets between two looks. The growth is
-/// at least a minimum part of the pace.
+/// The maximum growth per interval, in bits per second, close to a rate that arrived with a queue or losses, which is
+/// nearly all that the line carries. An excess of this size fills a queue of a hundred packets between two looks. The
+/// growth is at least `FULL_GROWTH_PERMILLE_MIN` of the pace.
 const FULL_GROWTH: u64 = 6_000_000;
 const FULL_GROWTH_PERMILLE_MIN: u64 = 60;
 
@@ -50,8 +49,8 @@ impl Rise {
         }
     }
 
-    /// Records a cut: the line was found to carry `line`, and recently `peak`. Returns the rate assumed for the line.
-    /// About the same rate twice is averaged, and held for longer.
+    /// Records a cut: the line was found to carry `line` now, and `peak` recently. Returns the rate assumed for the
+    /// line. If two cuts find about the same rate, the two are averaged, and the pace is held for longer.
     pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool, peak: u64) -> u64 {
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
         let was_never_full = self.is_growing && !is_full && !(is_same && was_over);
@@ -68,7 +67,7 @@ impl Rise {
         self.was_full = true;
     }
 
-    /// Returns the largest step of a growing pace that is near the maximum that arrived.
+    /// Returns the maximum step, in thousandths, of a growing pace that is near the maximum arrived rate.
     pub fn growth_permille(&self, pace: u64) -> u64 {
         let permille = (FULL_GROWTH * 1000 / pace.max(1)).clamp(FULL_GROWTH_PERMILLE_MIN, GROWTH_PERMILLE);
         if self.was_full { permille } else { GROWTH_PERMILLE }
@@ -78,8 +77,8 @@ impl Rise {
         self.is_growing
     }
 
-    /// Returns a pace this far below the rate found last, if `pace` is near that, and below `pace` otherwise. So a pace
-    /// that is held again and again does not sink.
+    /// Returns a pace that is `permille` of the rate found last if `pace` is near that rate, and of `pace` otherwise.
+    /// This keeps a pace that is held repeatedly from sinking.
     pub fn held(&self, pace: u64, permille: u64) -> u64 {
         let line = if pace <= self.line / 4 * 5 { self.line } else { pace };
         pace.min(line / 1000 * permille)
@@ -90,14 +89,13 @@ impl Rise {
         (self.is_growing, self.was_full) = (true, false);
     }
 
-    /// Makes the pace rise immediately, and by more: the line was not full for minutes, and may have another rate by
-    /// now.
+    /// Makes the pace rise immediately and faster: the line was not full for minutes, and its rate may have changed.
     pub fn on_quiet(&mut self) {
         (self.hold_left, self.next_in) = (Nanos::ZERO, Nanos::ZERO);
         self.step_permille = self.step_permille.max(QUIET_PERMILLE);
     }
 
-    /// Records that this time has passed without a queue; returns the rise of the pace, in thousandths, if it rises.
+    /// Records that time has passed without a queue. Returns the step in thousandths of the pace, if the pace rises.
     pub fn advance(&mut self, lasted: Nanos, is_clear: bool) -> Option<u64> {
         if self.is_growing {
             return is_clear.then_some(GROWTH_PERMILLE);

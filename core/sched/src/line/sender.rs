@@ -1,13 +1,14 @@
-//! The sender's own share in the observations of the line.
+//! Accounts for the sender's own effect on what is observed of the line.
 
 use units::Nanos;
 
-/// The divisor of an interval that gives the loss of time above which it is not evidence. A plateau is 7 % of a pace.
+/// The divisor that limits lost time: if more than this fraction of an interval was lost, the interval is not evidence.
+/// A plateau is 7 % of a pace.
 const LATE_PARTS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// The link time that the sender hands down ahead, which makes a queue of this length.
+    /// How far ahead of the link the sender hands down bytes; this makes a queue of that length.
     pub ahead: Nanos,
     /// The total time in which the link idled because the sender ran late.
     pub lost: Nanos,
@@ -16,7 +17,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Ends an interval of this length. Returns true if too much of it was lost for it to be evidence about the line.
+    /// Ends an interval of this length. Returns true if the sender lost too much of it for the interval to be evidence
+    /// about the line.
     pub fn end_interval(&mut self, lasted: Nanos) -> bool {
         let lost = self.lost - std::mem::replace(&mut self.lost_before, self.lost);
         lost.0.saturating_mul(LATE_PARTS) > lasted.0

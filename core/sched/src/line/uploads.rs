@@ -1,26 +1,29 @@
-//! Uploads: what clients send fills the queue in front of the server, which the acknowledgements of all clients pass.
+//! Uploads: bytes that clients send fill the queue in front of the server, and the acknowledgements of all clients wait
+//! in that queue.
 //!
-//! A round trip does not show on which way its queue stands, and no counter of the kernel does. A cut to test it would
-//! be undone each time, and while delays prove nothing the pace would rise beyond the line. So while clients send a
-//! good part of what they are sent and a queue is seen, the pace is held a little below the one before. A queue that
-//! then ends was ours. Otherwise only losses and arrivals are judged: acknowledgements that all wait as long come as
-//! fast as the bytes arrived.
+//! Neither a round trip nor a kernel counter shows in which direction the queue stands. A test by cutting the pace
+//! would be undone each time, and because delays prove nothing meanwhile, the pace would rise beyond the line. So while
+//! clients upload a substantial part of the bytes that they download and a queue is seen, the pace is held a little
+//! below its previous value. A queue that then ends was ours. Otherwise only losses and arrivals are judged: if all
+//! acknowledgements wait equally long, they come as fast as the bytes arrived.
 
 use units::Nanos;
 
 use super::{BUSY_PERMILLE, Change, DRAIN_MAX, Estimator, INTERVAL, PACKET_BYTES, Phase, UNQUEUED_INTERVALS};
 
-/// The part of the bytes that left, in thousandths, from which received bytes may be a queue in front of the server.
-/// Requests of pages are a fiftieth; a line receives seldom less than an eighth of what it sends.
+/// The ratio of received to sent bytes, in thousandths, from which uploads may fill the queue in front of the server.
+/// Requests for pages are a fiftieth of what is sent; lines seldom receive at less than an eighth of their sending
+/// rate.
 const UPLOAD_PERMILLE: u64 = 125;
-/// The recent bytes below which they are requests and handshakes, whatever left.
+/// Up to this number, recent received bytes are requests and handshakes, regardless of the bytes sent.
 const UPLOAD_BYTES_MIN: u64 = 8 * PACKET_BYTES;
-/// Each interval, the recent bytes lose one part in this many.
+/// The recent bytes lose one part in this many per interval.
 const RECENT_PARTS: u64 = 8;
-/// The part of the pace that is held, in thousandths, since a queue of ours would not be seen.
+/// The part of the pace that is held, in thousandths: a queue of our own would not be seen, so the pace stays a little
+/// lower.
 const HELD_PERMILLE: u64 = 960;
 
-/// The bytes of the last intervals, whatever the pace was.
+/// The bytes of the latest intervals, at any pace.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     received_bytes: u64,
@@ -45,17 +48,17 @@ impl Recent {
 }
 
 impl Estimator {
-    /// Records bytes that clients have sent, requests and their bodies.
+    /// Records bytes received from clients: requests and their bodies.
     pub fn on_received(&mut self, bytes: u64) {
         self.history.recent.on_received(bytes);
     }
 
-    /// Returns whether a queue may be that of uploads, so that delays prove nothing.
+    /// Returns whether uploads may cause the queue, so that delays prove nothing.
     pub(super) fn is_unclear(&self) -> bool {
         self.others.held.is_some() || self.history.recent.are_uploads() && self.evidence.is_queued(self.threshold())
     }
 
-    /// Begins or ends the time for which the pace is held because of uploads. Returns the pace if it changes.
+    /// Starts or stops holding the pace because of uploads. Returns the change of the pace, if any.
     pub(super) fn hold(&mut self, now: Nanos, charged: u64) -> Option<Change> {
         let pace = self.pace.filter(|_| self.is_unclear())?;
         match self.others.held {
@@ -84,7 +87,7 @@ impl Estimator {
         }
     }
 
-    /// Returns whether the pace may rise although delays prove nothing: it grows, and all of it arrives.
+    /// Returns whether the pace may rise although delays prove nothing: it is growing, and everything sent arrives.
     pub(super) fn may_grow(&self, used_permille: u64) -> bool {
         self.rise.is_growing() && used_permille >= BUSY_PERMILLE
     }

@@ -1,16 +1,16 @@
 //! A connection's account with the link: the bytes charged for it, compared with the bytes that TCP reports it sent.
 //!
-//! Bytes are charged when they are handed down, since the next decision needs them immediately. The bytes that TCP
-//! keeps in the socket because its window is full, retransmits, or adds as acknowledgements are found out later. So the
-//! account keeps one number, bytes charged minus bytes sent, and each reading of TCP's own counters brings it to zero.
-//! Nothing is charged twice and nothing is forgotten, whatever happened to the response: after the last reading,
-//! charged equals sent.
+//! Bytes are charged when they are handed down, because the next decision needs them immediately. Only later is it
+//! known how many bytes TCP kept in the socket because its window was full, retransmitted, or added as
+//! acknowledgements. So the account keeps one number, bytes charged minus bytes sent, and each reading of TCP's own
+//! counters brings it to zero. Nothing is charged twice and nothing is forgotten, whatever happened to the response:
+//! after the last reading, charged equals sent.
 
 use units::wire::Framing;
 
 use crate::scheduler::job::Packed;
 
-/// TCP's own count of what it sent on a connection, first transmissions and retransmissions.
+/// TCP's own count of the bytes sent on a connection, including retransmissions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpSent {
     /// Payload bytes.
@@ -19,13 +19,13 @@ pub struct TcpSent {
     pub segments: u32,
 }
 
-/// A correction that must be reported to the ledger.
+/// A correction for the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Correction {
-    /// The wire bytes that were sent and not yet charged.
+    /// Wire bytes that were sent and not charged yet.
     pub charge_bytes: u64,
-    /// The wire bytes that were charged and not yet sent.
+    /// Wire bytes that were charged and not sent yet.
     pub refund_bytes: u64,
 }
 
@@ -63,15 +63,15 @@ impl Account {
         self.correct()
     }
 
-    /// Charges payload, and segments without payload, that will be sent later, when the counters may no longer be read.
-    /// Returns the wire bytes that the caller must charge now; a later reading does not charge them again.
+    /// Charges payload, and segments without payload, that will be sent later, when the counters may no longer be
+    /// readable. Returns the wire bytes that the caller must charge now; a later reading does not charge them again.
     pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
         let wire_bytes = self.foreseen_bytes(payload_bytes, bare_segments);
         self.balance += wire_bytes as i64;
         wire_bytes
     }
 
-    /// Ends the account of a connection: TCP has sent `sent`, and will still send this payload and these segments
+    /// Closes the account of a connection. TCP has sent `sent`, and will still send this payload and these segments
     /// without payload, when its counters can no longer be read. Returns the final correction.
     pub fn close(mut self, sent: TcpSent, payload_bytes: u64, bare_segments: u64) -> Correction {
         self.look(sent);
@@ -96,7 +96,7 @@ impl Account {
 }
 
 impl Correction {
-    /// Returns the correction for wire bytes charged minus wire bytes sent.
+    /// Returns the correction for a balance: wire bytes charged minus wire bytes sent.
     pub fn of_balance(balance: i64) -> Correction {
         match u64::try_from(balance) {
             Ok(refund_bytes) => Correction { charge_bytes: 0, refund_bytes },

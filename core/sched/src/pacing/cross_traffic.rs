@@ -1,42 +1,44 @@
 //! Cross traffic in the queue below us: an upload, a backup, or another server behind the same shaper.
 //!
-//! The length of a queue that holds others' bytes reveals nothing about ours. If they stand in *our* FIFO, the sender
-//! that sends less loses: we then hand down at the link's rate minus a named share, and TCP on the other side finds
-//! that share by itself. If they stand in a queue of their own (a sibling class, another flow of fq_codel), the shaper
-//! already divides the link: we then keep a few packets of our own below us and take the rate that the shaper gives.
+//! The length of a queue that holds others' bytes reveals nothing about ours. If others share *our* FIFO, the sender
+//! that sends less loses: we then hand down at the link's rate minus a configured share, and the other senders' TCP
+//! finds that share by itself. If others have a queue of their own (a sibling class, another flow of fq_codel), the
+//! shaper already divides the link: we then keep a few packets of our own below us and take the rate that the shaper
+//! gives.
 //!
 //! No interface reports which of the two applies, but a FIFO has a law: bytes handed down behind `q` others leave
-//! exactly when the link has sent `q`. So one hand-down at a time is watched, by its own socket. (The sum over all our
-//! sockets is known too roughly, and TCP hands down by itself the bytes it kept for want of a window.) A hand-down that
-//! leaves well before that time has overtaken others, and one that stays well beyond it was overtaken. In both cases we
-//! have a queue of our own ([`Presence::Apart`]).
+//! exactly when the link has sent `q`. So one hand-down at a time is watched through its own socket. (The sum over all
+//! our sockets is too inexact, because TCP sends on its own the bytes that it had kept for lack of a window.) A
+//! hand-down that leaves well before that time has overtaken others, and one that stays well beyond it was overtaken.
+//! In both cases we have a queue of our own ([`Presence::Apart`]).
 
 use units::{Nanos, Rate};
 
 use crate::pacing::ledger::{PACKET_BYTES, Reading, Watched};
 
-/// The default share of the link that cross traffic keeps while it waits in our queue, in thousandths: half, what two
+/// The default share of the link that cross traffic gets while it waits in our queue, in thousandths. Half is what two
 /// equal senders would get.
 pub const CROSS_SHARE_PERMILLE: u32 = 500;
 
-/// The minimum bytes of cross traffic that count as a backlog; acknowledgements and keystrokes are fewer.
+/// The minimum bytes of cross traffic that count as a backlog; acknowledgements and keystrokes stay below it.
 const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
-/// The same minimum in time of the link, for faster links: the remainder of the burst of a millisecond's grant.
+/// The same minimum as link time, for faster links: the rest of a burst of one millisecond's grant.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);
-/// A backlog counts as cross traffic once it has stood this long without a gap, and as gone after a gap of this length.
+/// A backlog counts as cross traffic after it has stood this long without a gap, and as gone after a gap of this
+/// length.
 const STANDS_AFTER: Nanos = Nanos::from_millis(25);
-/// The part that we use of the rate left by cross traffic, in thousandths: a little less than all, so that a queue of
-/// our own would run empty from time to time and be discovered.
+/// The part, in thousandths, that we use of the rate that cross traffic leaves. It is a little less than all, so that a
+/// queue of our own would run empty from time to time and be discovered.
 const SHARED_PERMILLE: u64 = 980;
-/// The number of hand-downs in a row that must contradict the present belief before it changes.
+/// The number of consecutive hand-downs that must contradict the present belief before it changes.
 const PROBES_MIN: u32 = 3;
-/// The bytes that we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
+/// The bytes that we keep in a queue of our own, so that the shaper always finds some when it is our turn.
 const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
 /// The place of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
-    /// There is no cross traffic, or never for long.
+    /// There is no cross traffic, or only briefly.
     #[default]
     Absent,
     /// Other traffic is in the FIFO that our own bytes wait in.
@@ -51,7 +53,8 @@ pub struct CrossTraffic {
     presence: Presence,
     /// The minimum bytes of cross traffic at the last reading.
     bytes: u64,
-    /// The time since which every reading has contradicted `presence`: a backlog while absent, none while present.
+    /// The time since which every reading has contradicted `presence`: a backlog if it is absent, none if it is
+    /// present.
     differs_since: Option<Nanos>,
     /// The last reading, plus the bytes handed down since.
     last: Option<Reading>,
@@ -60,17 +63,17 @@ pub struct CrossTraffic {
     against: u32,
 }
 
-/// A hand-down that is watched until it has left.
+/// A hand-down that is watched until it has been sent.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     at: Nanos,
-    /// The time after which a FIFO would have sent it.
+    /// The time within which a FIFO would send it.
     fifo_for: Nanos,
     drops: u64,
 }
 
 impl CrossTraffic {
-    /// Makes the record of cross traffic that may keep `share_permille` of the link, at most 900.
+    /// Creates the record of cross traffic that gets `share_permille` of the link, at most 900.
     pub fn new(share_permille: u32) -> CrossTraffic {
         assert!(share_permille <= 900, "a share of cross traffic of {share_permille} per mille");
         CrossTraffic {
@@ -113,7 +116,8 @@ impl CrossTraffic {
         }
     }
 
-    /// Records that bytes of the last hand-down have not reached the queue: TCP keeps them for want of a window.
+    /// Records that bytes of the last hand-down have not reached the queue, because TCP keeps them for lack of a
+    /// window.
     pub(crate) fn on_refunded(&mut self, wire_bytes: u64) {
         if let Some(last) = &mut self.last {
             last.own_bytes = last.own_bytes.saturating_sub(wire_bytes);
@@ -121,7 +125,7 @@ impl CrossTraffic {
         }
     }
 
-    /// Returns whether a hand-down should be watched; without others to overtake it would prove nothing.
+    /// Returns whether a hand-down should be watched; without cross traffic there is nothing to overtake.
     pub(crate) fn wants_watch(&self) -> bool {
         self.probe.is_none() && self.presence != Presence::Absent && self.bytes >= STANDING_BYTES_MIN
     }
@@ -142,8 +146,8 @@ impl CrossTraffic {
         self.holding_bytes()
     }
 
-    /// Returns how many of our own bytes should hold us back, counted from the last reading and the bytes handed down
-    /// since.
+    /// Returns how many of our own bytes must leave before the next grant, from the last reading and the bytes handed
+    /// down since.
     pub(crate) fn holding_bytes(&self) -> u64 {
         let Some(Reading { queued_bytes, own_bytes, .. }) = self.last else { return 0 };
         match self.presence {
@@ -157,7 +161,7 @@ impl CrossTraffic {
         }
     }
 
-    /// Enters and leaves presence, each after a time of readings that agree.
+    /// Switches between presence and absence, each after readings have agreed for some time.
     fn follow(&mut self, now: Nanos, rate: Rate) {
         let stands = self.bytes >= STANDING_BYTES_MIN.max(rate.bytes_in(STANDING_FOR_MIN));
         if stands == (self.presence != Presence::Absent) {
@@ -175,7 +179,7 @@ impl CrossTraffic {
         (self.differs_since, self.probe, self.against) = (None, None, 0);
     }
 
-    /// Checks whether the probe has left, and draws the conclusion.
+    /// Checks whether the probe has left, and updates the belief.
     fn judge(&mut self, now: Nanos, reading: Reading) {
         let Some(probe) = self.probe else { return };
         let is_lost = reading.watched == Watched::Nothing;

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-/// The number of handshakes in a window; after them a new window begins.
+/// The number of handshakes in a window. Then a new window begins.
 const HANDSHAKES: u32 = 64;
 
 /// The shortest round trip of the last 64 to 128 handshakes ([`HANDSHAKES`] to twice as many).

@@ -1,38 +1,38 @@
-//! The lateness of the caller, and the time ahead of the clock at which bytes are handed down because of it.
+//! Measures how late the caller runs, and how far ahead of the clock bytes must be handed down to compensate.
 //!
-//! A grant is made when the link falls idle. On a host whose processor is busy the caller runs later, and the link
-//! idles until then: with four busy loops on two processors a line of 10 Mbit/s lost a fifth of its bytes, with eight
-//! loops half. So the caller's lateness is measured at each grant that it had to wait for, and a high percentile of it
-//! is the link time that is handed down ahead. For a punctual caller nothing is handed down ahead, because the order no
-//! longer applies to bytes below the decision.
+//! A grant is made when the link falls idle. On a host with a busy processor the caller runs late, and the link idles
+//! meanwhile: with four busy loops on two processors, a line of 10 Mbit/s lost a fifth of its bytes; with eight, half.
+//! So lateness is measured at each grant that the caller had to wait for, and bytes for a high percentile of it are
+//! handed down ahead. If the caller is punctual, nothing is handed down ahead, because bytes that are handed down can
+//! no longer be reordered.
 
 use units::Nanos;
 
 /// The width of a bucket of the histogram.
 const BUCKET: Nanos = Nanos::from_micros(500);
-/// The maximum link time that is handed down ahead, because a new response waits for it. A delay of 20 ms is small
-/// compared with the round trips of a slow line.
+/// The maximum link time that is handed down ahead; a new response has to wait for it. 20 ms is small compared with the
+/// round trips of a slow line.
 pub const AHEAD_MAX: Nanos = Nanos::from_millis(20);
 /// The number of buckets: those up to [`AHEAD_MAX`], and one for everything later.
 const BUCKETS: usize = (AHEAD_MAX.0 / BUCKET.0) as usize + 1;
-/// Lateness up to this costs nothing: the ledger catches it up ([`crate::Pace::behind`]).
+/// The lateness that costs nothing, because the ledger catches it up ([`crate::Pace::behind`]).
 const PUNCTUAL: Nanos = Nanos::from_millis(1);
-/// The percentile that is handed down ahead, as a number of grants: one grant in this many may be later.
+/// The percentile of lateness that is handed down ahead, as a number of grants: one grant in this many may be later.
 const LATER_ONE_IN: u32 = 100;
-/// The time after which a measurement counts half.
+/// The half-life of a measurement's weight.
 const HALF_LIFE: Nanos = Nanos::from_secs(4);
-/// The number of measurements after which the percentile is computed again. A measurement above the percentile makes it
-/// be computed immediately.
+/// The number of measurements after which the percentile is computed again. A measurement above the percentile triggers
+/// it immediately.
 const RENEW_EVERY: u32 = 32;
 
-/// A histogram of the lateness of grants, which halves with time.
+/// A histogram of the lateness of grants, whose counts decay with time.
 #[derive(Debug)]
 pub struct Lateness {
     counts: [u32; BUCKETS],
     halved_at: Nanos,
     since_renewed: u32,
     ahead: Nanos,
-    /// When the caller was due to run, if it waits for a grant.
+    /// The time at which the waiting caller was due to run; `None` if it waits for no grant.
     awaited_at: Option<Nanos>,
     /// The total time in which the link idled because the caller ran late.
     lost: Nanos,
@@ -64,23 +64,23 @@ impl Lateness {
         self.lost
     }
 
-    /// Returns whether the link idled after this instant because the caller ran late.
+    /// Returns whether the link has idled since this instant because the caller ran late.
     pub fn has_lost_since(&self, instant: Nanos) -> bool {
         self.lost_at > instant
     }
 
-    /// Records that a job is ready, and that the link takes the next grant at this instant.
+    /// Records that a job is ready and the link can take the next grant at this instant.
     pub(crate) fn wait_until(&mut self, at: Nanos) {
         self.awaited_at = Some(at);
     }
 
-    /// Records that no job is ready any more, so the caller waits for no grant.
+    /// Records that no job is ready any more, so that the caller waits for no grant.
     pub(crate) fn cancel_wait(&mut self) {
         self.awaited_at = None;
     }
 
-    /// Records a grant made now, which the link could have taken at `free_at`. The link is idle from `free_at + ahead`,
-    /// and can catch up `behind`.
+    /// Records a grant made now that the link could have taken at `free_at`. The link has idled since `free_at +
+    /// ahead`, and can catch up `behind`.
     pub(crate) fn on_grant(&mut self, now: Nanos, free_at: Nanos, behind: Nanos) {
         let Some(awaited_at) = self.awaited_at.take() else { return };
         // A refund since then may free the link sooner than the caller could know.

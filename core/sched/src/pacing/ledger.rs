@@ -2,11 +2,11 @@
 //! belong to others.
 //!
 //! Any FIFO below the decision undoes the order, so the scheduler hands down only bytes that can leave immediately, and
-//! must know how many are still there. Two sources are needed (the same was found for Homa's qdisc: dropping either
-//! cost 10–15 % of P99). A virtual clock, `idle_at`, gives the time when everything charged so far will have left at
-//! the link's rate; used alone, it lets a queue grow whenever its rate is a little more than the line's. A measurement
-//! of the queue corrects that; used alone, it is too coarse, since a shaper's queue reads zero while the segment it
-//! last released still occupies the link.
+//! must know how many are still there. Two sources are needed (as in Homa's qdisc, where dropping either cost 10–15 %
+//! of P99). A virtual clock, `idle_at`, gives the time when everything charged so far will have left at the link's
+//! rate; used alone, it lets a queue grow whenever its rate is a little more than the line's. A measurement of the
+//! queue corrects that; used alone, it is too coarse, since a shaper's queue reads zero while the segment it last
+//! released still occupies the link.
 //!
 //! Every byte has an owner. A queue measured below us may hold any program's bytes, and only our own may delay us:
 //! waiting for another program's backlog hands it the whole link (one upload stopped every response for 58 s). Bytes of
@@ -19,14 +19,15 @@ use crate::pacing::pace::Pace;
 
 /// A full Ethernet packet: the resolution of a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;
-/// Bytes found to have left without a charge count as on their way only up to this limit if the queue is read: any more
-/// left long ago, or the next reading shows them.
+/// The maximum bytes that count as in flight if they left without a charge and the queue is read. Any further bytes
+/// left long ago, or the next reading will show them.
 const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
-/// The bytes by which a queue may be longer than the clock predicts. A longer queue is examined, to find whose bytes it
-/// holds.
+/// The number of bytes by which a queue may exceed the clock's prediction. A longer queue is examined to find whose
+/// bytes it holds.
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// The minimum bytes of a packet of cross traffic; fewer are ignored, because sockets do not report our bytes exactly.
+/// The minimum bytes that count as a packet of cross traffic. Smaller amounts are ignored, because sockets do not
+/// report our own bytes exactly.
 const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 
 /// A measurement of the queue below.
@@ -34,8 +35,7 @@ const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 pub struct Reading {
     /// All bytes in the queue, from all senders.
     pub queued_bytes: u64,
-    /// The maximum number of these bytes that are ours; all of them if they were not examined
-    /// ([`Ledger::is_explained`]).
+    /// An upper bound of our own bytes among them: all of them unless they were examined ([`Ledger::is_explained`]).
     pub own_bytes: u64,
     /// The packets that the queue has dropped since it was created.
     pub drops: u64,
@@ -43,7 +43,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// A reading in which all bytes are ours.
+    /// Makes a reading in which all bytes are ours.
     pub fn own(queued_bytes: u64) -> Reading {
         Reading { queued_bytes, own_bytes: queued_bytes, drops: 0, watched: Watched::Nothing }
     }
@@ -52,7 +52,7 @@ impl Reading {
 /// The state of the hand-down that is watched ([`Ledger::on_watched`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watched {
-    /// No hand-down is watched, or the watched one can no longer be distinguished from others in the queue.
+    /// No hand-down is watched, or the watched one can no longer be told apart from others in the queue.
     #[default]
     Nothing,
     /// The hand-down is in the queue.
@@ -62,12 +62,12 @@ pub enum Watched {
 
 #[derive(Debug)]
 pub struct Ledger {
-    /// The link's rate, or a lower one if less is available.
+    /// The link's rate, or a lower rate if cross traffic takes a share.
     rate: Option<Rate>,
     behind: Nanos,
-    /// The time at which the link will have sent all charged bytes.
+    /// The time by which the link will have sent all charged bytes.
     idle_at: Nanos,
-    /// The same time computed from the charges only, without measurements: anything in the queue after it is not ours.
+    /// The same time, computed from the charges without measurements: anything still queued after it is not ours.
     due_at: Nanos,
     /// The time at which a grant was last charged.
     granted_at: Nanos,
@@ -88,13 +88,13 @@ impl Ledger {
         }
     }
 
-    /// Returns the rate at which bytes are handed down now: less than the link's while cross traffic waits in the same
-    /// queue.
+    /// Returns the rate at which bytes are handed down now. It is below the link's rate while cross traffic waits in
+    /// the same queue.
     pub fn rate(&self) -> Option<Rate> {
         self.rate.map(|rate| self.cross.rate_left(rate))
     }
 
-    /// Replaces the link's rate; the bytes below us take more or less time from now on. Without a rate nothing waits.
+    /// Replaces the link's rate and rescales the time for the bytes below us. Without a rate nothing waits.
     pub fn set_rate(&mut self, now: Nanos, rate: Option<Rate>) {
         let below = self.bytes_below(now);
         self.rate = rate;
@@ -115,9 +115,9 @@ impl Ledger {
         }
     }
 
-    /// Records that there is something to send again after an idle time. That time is lost to the link; only the time
-    /// lost by our own lateness is caught up. Otherwise, on a line without a token bucket, two packets would stand
-    /// below us from the start of each busy period to its end.
+    /// Records that there is something to send after an idle time. The link has lost that time; only time lost by our
+    /// own lateness is caught up. Otherwise, on a line without a token bucket, two packets would stand below us
+    /// throughout each busy period.
     pub fn resume(&mut self, now: Nanos) {
         self.idle_at = self.idle_at.max(now);
     }
@@ -134,16 +134,16 @@ impl Ledger {
         }
     }
 
-    /// Charges bytes that have left unnoticed, or are just leaving: acknowledgements, and bytes that TCP kept or
-    /// retransmitted. `is_read` states whether the queue below is read.
+    /// Charges bytes that have left unnoticed or are leaving now: acknowledgements, and bytes that TCP had kept or
+    /// retransmitted. `is_read` is true if the queue below is read.
     pub fn charge_late(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         self.occupy(now, if is_read { wire_bytes.min(LATE_BYTES_MAX) } else { wire_bytes });
         self.charged_bytes += wire_bytes;
     }
 
-    /// Charges bytes that will leave later, when the counters may no longer be read. If the queue below is read
+    /// Charges bytes that will leave later, when the counters may no longer be readable. If the queue below is read
     /// (`is_read`), it will show them, and the clock does not wait for bytes that may never come: a client that resets
-    /// gets no acknowledgement of its FIN.
+    /// the connection gets no acknowledgement of its FIN.
     pub fn charge_ahead(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         if !is_read {
             self.occupy(now, wire_bytes);
@@ -151,7 +151,7 @@ impl Ledger {
         self.charged_bytes += wire_bytes;
     }
 
-    /// Takes back charged bytes that have not reached the link.
+    /// Refunds charged bytes that have not reached the link.
     pub fn refund(&mut self, wire_bytes: u64) {
         self.cross.on_refunded(wire_bytes);
         self.take_back(wire_bytes);
@@ -164,7 +164,7 @@ impl Ledger {
         self.due_at = self.due_at - self.time_for(wire_bytes);
     }
 
-    /// Takes back bytes charged ahead that will never leave, in the same way as they were charged.
+    /// Refunds bytes that were charged ahead and will never leave. `is_read` must be the same as for the charge.
     pub fn refund_ahead(&mut self, wire_bytes: u64, is_read: bool) {
         if !is_read {
             return self.refund(wire_bytes);
@@ -174,8 +174,8 @@ impl Ledger {
         self.idle_at = idle_at;
     }
 
-    /// Returns whether a queue of this length needs no second look: it holds no more than the charged bytes that can
-    /// still be there, and the last look found no bytes of others. Otherwise [`Reading::own_bytes`] must be measured.
+    /// Returns whether a queue of this length can be explained by our own charged bytes, given that the last look found
+    /// no bytes of others. Otherwise [`Reading::own_bytes`] must be measured.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         let can_be_ours = || now <= self.due_at + self.time_for(UNEXPLAINED_BYTES_MAX);
         self.cross.presence() == Presence::Absent
@@ -184,13 +184,13 @@ impl Ledger {
             && (queued_bytes == 0 || can_be_ours())
     }
 
-    /// Returns whether a hand-down should be watched until it has left. This is so while others wait below us, because
-    /// their place must be checked from time to time.
+    /// Returns whether a hand-down should be watched until it has left, to check from time to time where others' bytes
+    /// wait.
     pub fn wants_watch(&self) -> bool {
         self.cross.wants_watch()
     }
 
-    /// Watches the last hand-down, which was charged, from now on: the next readings report whether it has left.
+    /// Watches the last hand-down from now on. It must have been charged. The next readings report whether it has left.
     pub fn on_watched(&mut self, now: Nanos) {
         if let Some(rate) = self.rate {
             self.cross.on_watched(now, rate);
@@ -199,9 +199,9 @@ impl Ledger {
 
     /// Records a measurement of the queue below us.
     ///
-    /// A shaper sends a packet first and waits afterwards, so in addition to its queue up to one full packet may still
-    /// occupy the link. The truth lies between these two amounts, and the clock is moved only if it lies outside them,
-    /// to the nearer one.
+    /// A shaper sends a packet first and waits afterwards, so up to one full packet may still occupy the link in
+    /// addition to the queue. The true amount lies between the two. The clock is corrected only if it lies outside that
+    /// range, to the nearer end.
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         let Some(rate) = self.rate else { return };
         let own = self.cross.on_reading(now, reading, rate);
@@ -223,7 +223,7 @@ impl Ledger {
         self.idle_at = self.idle_at.max(least).min(most);
     }
 
-    /// Returns the instant from which a grant may be made: when no more than `ahead` will be below us.
+    /// Returns the first instant at which a grant may be made, when no more than `ahead` of link time is below us.
     pub fn room_at(&self, ahead: Nanos) -> Nanos {
         self.idle_at - ahead
     }
@@ -233,7 +233,7 @@ impl Ledger {
         self.idle_at - now
     }
 
-    /// Returns the bytes below us: exported, because the order no longer applies to them.
+    /// Returns the bytes below us, which the order no longer applies to. Exported as a metric.
     pub fn bytes_below(&self, now: Nanos) -> u64 {
         self.rate().map_or(0, |rate| rate.bytes_in(self.below(now)))
     }

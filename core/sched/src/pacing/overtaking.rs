@@ -1,9 +1,10 @@
-//! The length of a grant, chosen by how often a new response has to wait for the end of one.
+//! Chooses the length of a grant by how often a new response has to wait for the end of one.
 //!
 //! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant on
-//! average; and each grant costs the caller a wake-up. With `o` overtakings per second of the link and grants of `g`,
-//! waiting is `o * g / 2` and wake-ups are `1 / g`. The sum is smallest at a `g` proportional to `1 / sqrt(o)`, as in
-//! the economic order quantity. Responses of equal size never overtake each other, and keep the longest grant.
+//! average; and each grant costs the caller a wake-up. With `o` overtakings per second of link time and grants of
+//! length `g`, waiting costs `o * g / 2` and wake-ups cost `1 / g`. The sum is smallest if `g` is proportional to `1 /
+//! sqrt(o)`, as in the economic order quantity. Responses of equal size never overtake each other and get the longest
+//! grant.
 
 use units::Nanos;
 
@@ -11,24 +12,24 @@ use units::Nanos;
 pub const LONGEST: Nanos = Nanos::from_millis(1);
 /// The shortest grant: a segment at 100 Mbit/s.
 const SHORTEST: Nanos = Nanos::from_micros(125);
-/// The overtakings per second of the link at which `g` above is 1 ms; fewer would allow a longer grant.
+/// The overtakings per second of link time for which the best grant is 1 ms. With fewer, a longer grant would be best.
 const RARE_PER_SECOND: u64 = 25;
 /// The link time after which all counts are halved.
 const WINDOW: Nanos = Nanos::from_millis(200);
 
-/// The recent overtakings, and the length of a grant that follows from them.
+/// Recent overtakings, and the length of a grant that follows from them.
 #[derive(Debug)]
 pub struct Overtaking {
     longest: Nanos,
     grant_for: Nanos,
     overtakings: u64,
     link_time: Nanos,
-    /// The bytes left of the job last granted to, before that grant.
+    /// The bytes that the job of the last grant had left before it.
     left_bytes: u64,
 }
 
 impl Overtaking {
-    /// Starts with grants of `longest`; any value other than [`LONGEST`] is a caller's own choice and never changes.
+    /// Starts with grants of `longest`. Any value other than [`LONGEST`] is the caller's own choice and never changes.
     pub fn new(longest: Nanos) -> Overtaking {
         Overtaking { longest, grant_for: longest, overtakings: 0, link_time: Nanos::ZERO, left_bytes: 0 }
     }
@@ -43,12 +44,12 @@ impl Overtaking {
         self.grant_for
     }
 
-    /// Records that a job of `bytes` is first in the order while the last hand-down is still below us.
+    /// Records that a job of `bytes` became first in the order while the last hand-down is still below us.
     pub fn on_waits(&mut self, bytes: u64) {
         self.overtakings += u64::from(bytes < self.left_bytes);
     }
 
-    /// Records that a grant took the link for `link_time`, for a job that had `left_bytes` before.
+    /// Records a grant that took the link for `link_time`, for a job that had `left_bytes` before it.
     pub fn on_granted(&mut self, link_time: Nanos, left_bytes: u64) {
         self.left_bytes = left_bytes;
         self.link_time += link_time;

@@ -1,5 +1,4 @@
-//! The link as the scheduler sees it: the time at which it takes the next grant, and the bytes that left without a
-//! grant.
+//! The link from the scheduler's point of view: when it takes the next grant, and which bytes left without a grant.
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -58,12 +57,13 @@ impl Pacer {
         framing.wire_bytes(longest.grant_bytes(framing))
     }
 
-    /// Returns the time at which the link takes the next grant, which may have passed.
+    /// Returns the time at which the link takes the next grant; it may be in the past.
     pub(crate) fn free_at(&self) -> Nanos {
         self.ledger.room_at(self.pace.ahead.max(self.lateness.ahead()))
     }
 
-    /// Records that a job is ready and the link has enough bytes for now: the caller waits until [`Pacer::free_at`].
+    /// Records that a job is ready but the link has enough bytes for now, so that the caller waits until
+    /// [`Pacer::free_at`].
     pub(crate) fn await_grant(&mut self) {
         if self.pace.rate.is_some() {
             self.lateness.wait_until(self.free_at());
@@ -76,12 +76,12 @@ impl Pacer {
         self.lateness.on_grant(now, free_at, self.pace.behind);
     }
 
-    /// Records that a job of `bytes` is first in the order, and yet waits for the bytes last granted.
+    /// Records that a job of `bytes` became first in the order but has to wait for the bytes last granted.
     pub(crate) fn on_overtaking(&mut self, bytes: u64) {
         self.overtaking.on_waits(bytes);
     }
 
-    /// Records that a grant was handed down, for a job that had `left_bytes` before.
+    /// Records that a grant was handed down for a job that had `left_bytes` before it.
     pub(crate) fn on_granted(&mut self, now: Nanos, wire_bytes: u64, left_bytes: u64) {
         self.used_at = now;
         self.ledger.charge(now, wire_bytes);
@@ -91,7 +91,7 @@ impl Pacer {
         }
     }
 
-    /// Records that a job is ready again; returns the time for which none was ready.
+    /// Records that a job is ready again. Returns how long none was ready.
     pub(crate) fn resume(&mut self, now: Nanos) -> Nanos {
         let idle = now - self.used_at;
         self.used_at = now;
@@ -105,7 +105,7 @@ impl Pacer {
         self.ledger.set_rate(now, rate);
     }
 
-    /// Replaces the pace from now on; bytes already handed down stay charged.
+    /// Replaces the pace. Bytes already handed down stay charged.
     pub(crate) fn change(&mut self, now: Nanos, pace: Pace) {
         self.ledger.change(now, &pace);
         self.overtaking = Overtaking::new(pace.grant_for);
@@ -117,13 +117,13 @@ impl Pacer {
         std::mem::take(&mut self.ungranted_bytes)
     }
 
-    /// Records the round trip of the handshake of a connection that was new when its response arrived.
+    /// Records the handshake's round trip of a connection that was new when its response arrived.
     pub fn on_handshake(&mut self, rtt: Nanos) {
         self.handshakes.on_round_trip(rtt);
     }
 
     /// Records that a connection's account was settled: either bytes left that no grant covered (handshakes,
-    /// acknowledgements, retransmissions), or granted bytes stay with TCP for now, so that the link is free for others.
+    /// acknowledgements, retransmissions), or TCP has kept granted bytes for now, so that the link is free for others.
     /// `is_read` states whether the queue below is measured ([`Pacer::on_reading`]).
     pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         if correction.charge_bytes > 0 {
@@ -135,15 +135,15 @@ impl Pacer {
         }
     }
 
-    /// Records that bytes of a connection will leave later that no grant will cover; see [`Ledger::charge_ahead`].
+    /// Records that bytes of a connection will leave later without a grant; see [`Ledger::charge_ahead`].
     pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         let is_read = is_read && !self.leaves_at_once(wire_bytes);
         self.ledger.charge_ahead(now, wire_bytes, is_read);
         self.ungranted_bytes += wire_bytes;
     }
 
-    /// Records that accounts were settled at the end of their connections: bytes charged and not sent are bytes that
-    /// were charged ahead and never came.
+    /// Records that accounts were settled at the end of their connections. Bytes charged but not sent are bytes that
+    /// were charged ahead and never left.
     pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
         if correction.refund_bytes > 0 {
@@ -152,9 +152,9 @@ impl Pacer {
         }
     }
 
-    /// Returns whether these bytes are a lone acknowledgement and its client is near. Readings need not show such
-    /// bytes: a bucket releases them immediately. On a line no faster than the bucket, twenty acknowledgements are as
-    /// long as a packet, which stands there for as long as there is work.
+    /// Returns whether these bytes are a single acknowledgement to a nearby client. Readings need not show such bytes,
+    /// because a bucket releases them immediately. On a line no faster than the bucket, twenty acknowledgements are as
+    /// long as a packet, and stay there as long as there is work.
     fn leaves_at_once(&self, wire_bytes: u64) -> bool {
         const ALONE_BYTES_MAX: u64 = 100;
         const NEAR: Nanos = Nanos::from_millis(1);

@@ -1,5 +1,5 @@
-//! The uplink's rate as an operator states it: the values of `--uplink`, of `[uplink] rate` and of an experiment's
-//! `told`.
+//! The uplink's rate as an operator writes it: the values of `--uplink`, of `[uplink] rate`, and of `told` in an
+//! experiment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,11 +14,11 @@ pub enum UplinkRate {
     /// The rate is searched, without bounds.
     #[default]
     Auto,
-    /// The responses are not ordered.
+    /// Responses are not ordered.
     Off,
-    /// The rate is searched, and this rate is the first guess and the maximum.
+    /// The rate is searched; this rate is the first guess and the maximum.
     Told(Rate),
-    /// The rate is searched between the two, starting from the first, which is lower.
+    /// The rate is searched between these two, starting from the first, which is the lower one.
     Between(Rate, Rate),
 }
 

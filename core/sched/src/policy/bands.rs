@@ -1,5 +1,5 @@
-//! A few bands instead of a total order: rank = the number of cut points below the inner rank. Within a band, the first
-//! job to come is served first.
+//! A few bands instead of a total order: rank = the number of cut points below the inner rank. Within a band, jobs are
+//! served in order of arrival.
 //!
 //! A queueing discipline with k priority bands can keep this order (Harchol-Balter et al., "Implementation of SRPT
 //! scheduling in web servers", 2000, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3:
@@ -19,23 +19,22 @@ pub const BANDS_MAX: usize = 16;
 pub struct Bands<R> {
     name: String,
     rank: R,
-    /// Cut points, increasing; a rank equal to a cut point is in the band below it.
+    /// The cut points, increasing; a rank equal to a cut point belongs to the band below it.
     cuts: Vec<u64>,
     queue: RunQueue,
     paths: Paths,
-    /// Present only if cut points are learned.
+    /// The state of learning; `None` if the cut points are fixed.
     learning: Option<Learning>,
 }
 
 struct Learning {
     learner: Learner,
-    /// The inner rank by slot, so that the queue can be reordered when the cuts have moved.
+    /// The inner rank of each slot, so that the queue can be reordered when the cut points move.
     ranks: Vec<u64>,
 }
 
 impl<R: Rank> Bands<R> {
-    /// Makes bands cut at these ranks; `name` is the spec. The cuts must increase, and leave at most [`BANDS_MAX`]
-    /// bands.
+    /// Makes bands cut at these ranks. `name` is the spec. The cuts must increase and form at most [`BANDS_MAX`] bands.
     pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
         assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         Bands { name, rank, cuts, queue: RunQueue::default(), paths: Paths::default(), learning: None }
@@ -45,9 +44,9 @@ impl<R: Rank> Bands<R> {
         self.rank.rank(job, if self.rank.needs_path() { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 
-    /// Makes this number of bands, with cuts learned by this rule from the inner ranks of the jobs that arrive. Until
-    /// 64 jobs have arrived, the cuts are spaced between the two given ranks. Ready jobs are reordered whenever the
-    /// cuts move.
+    /// Makes `bands` bands whose cuts are learned by this rule from the inner ranks of arriving jobs. Until 64 jobs
+    /// have arrived, the cuts are spaced evenly on a logarithmic scale between the two given ranks. Ready jobs are
+    /// reordered whenever the cuts move.
     pub fn learned(name: String, rank: R, bands: usize, rule: Rule, between: (u64, u64)) -> Bands<R> {
         let learner = Learner::new(bands, rule);
         let cuts = learner.cuts_at_first(between);
@@ -115,7 +114,7 @@ impl<R: Rank> Policy for Bands<R> {
     }
 }
 
-/// The band of a rank; band 0 is served first.
+/// Returns the band of a rank; band 0 is served first.
 fn band(cuts: &[u64], rank: u64) -> u64 {
     cuts.iter().take_while(|cut| rank > **cut).count() as u64
 }

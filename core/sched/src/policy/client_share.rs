@@ -1,17 +1,17 @@
 //! A share of the link for each client, and the shortest response first within it: an order that does not reward
 //! splitting.
 //!
-//! Order by size rewards a client that cuts its download into small requests, and a client that requests small pages
-//! without end. So every client has an account of the bytes it has received. The account is compared with a clock that
-//! runs at the pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of the link, and slower if they are a
-//! crowd. A client is *ahead* by the bytes that it has received beyond the clock. While it is ahead by at most an
-//! allowance `A`, its responses stand in the policy's own order, so a page, or the only response, waits for nothing
-//! new. A response of a client that is `A + x` ahead is ranked as if it had `x` more bytes left, and in this comparison
-//! a response has at most `A` bytes left. A visitor who shares an address with a download therefore waits for small
-//! responses of others and not for large ones, and between large responses the client that is least ahead goes first.
+//! An order by size rewards a client that cuts its download into small requests or requests small pages endlessly. So
+//! every client has an account of the bytes it has received. The account is compared with a clock that runs at the pace
+//! of a fair share: with `k` clients waiting, at `1 / (k + 1)` of the link, and slower if they are a crowd. A client is
+//! *ahead* by the bytes that it has received beyond the clock. While it is ahead by at most an allowance `A`, its
+//! responses are served in the policy's own order, so a page or a lone response waits no longer than without accounts.
+//! A response of a client that is `A + x` ahead is ranked as if it had `x` more bytes left, and in this comparison a
+//! response has at most `A` bytes left. A visitor who shares an address with a download therefore waits for others'
+//! small responses but not for their large ones; between large responses, the client that is least ahead goes first.
 //! Clients that together want more than the link carries share it evenly, whatever they request and over however many
-//! connections. If the policy does not rank by size, a client further ahead than `A` stands behind all clients that are
-//! not, and the least ahead goes first.
+//! connections. If the policy does not rank by size, clients further ahead than `A` come after all others, the least
+//! ahead first.
 //!
 //! The account follows start-time fair queueing (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two
 //! changes. First, the order follows the account only beyond an allowance, because fairness as the first rule gives
@@ -22,7 +22,7 @@
 //! with more than ten clients waiting the clock runs at a third of that pace, and with more than thirty slower still:
 //! the bytes of each client count longer, and clients that come seldom go before them. At most ten of the clients of
 //! one network that wait at the same time count ([`networks`]), because addresses cost their owner nothing. An owner
-//! that uses ten addresses at a time, and others each time, is not detected.
+//! who uses ten addresses at a time, each time different ones, is not detected.
 //!
 //! It follows that:
 //! - A client is never more than `2 A` ahead, plus a grant, or plus n / 10 grants if n > 10 clients of its network wait: the
@@ -37,8 +37,9 @@
 //! of one grant each, however short it is.
 //!
 //! A client offers its best ready job, by [`Policy::within`], and the inner policy orders the offered jobs. A job of
-//! unknown size is left to the inner policy. Responses of one client with more than `A` left, and with the same power
-//! of two of bytes left, take turns: it matters less which of two long downloads ends first than that both advance.
+//! unknown size is left to the inner policy. Responses of one client that have more than `A` left, and the same number
+//! of bytes left up to a factor of two, take turns: it matters more that two long downloads both advance than which of
+//! them ends first.
 
 mod networks;
 mod spec;
@@ -57,16 +58,17 @@ use crate::{Job, Path, Policy, grow};
 
 /// The weight of the heaviest client.
 pub const CLIENT_WEIGHT_MAX: u8 = 100;
-/// The fractions of a byte in which accounts are kept, so that an account can be divided by a weight.
+/// The number of fractions of a byte in which accounts are kept, so that an account can be divided by a weight.
 const PARTS: u64 = 16;
 /// The number of waiting clients above which they are a crowd.
 const CROWD: u64 = 10;
-/// The factor by which the clock is slower for a crowd, or, if larger, the ratio of the crowd to [`CROWD`].
+/// The factor by which the clock runs slower for a crowd; the ratio of the crowd's size to [`CROWD`] is used if it is
+/// larger.
 const CROWD_SLOWS: u64 = 3;
-/// The maximum number of clients that return to the order in one grant; the others return in the next.
+/// The maximum number of clients that return to the policy's order per grant; the rest return with the next grants.
 const RETURNS_MAX: usize = 8;
 
-/// A client, apart from its number.
+/// The traits of a client, apart from its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientTraits {
     /// From 1 to [`CLIENT_WEIGHT_MAX`].
@@ -84,12 +86,12 @@ impl Default for ClientTraits {
     }
 }
 
-/// The account of a client, in 18 bytes, because there may be hundreds of thousands.
+/// The account of a client, in 18 bytes, because there may be hundreds of thousands of accounts.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct Account {
-    /// The parts of a byte that the client has received, divided by its weight. They count from the clock's value at
-    /// the time when it was last not ahead.
+    /// The fractions of a byte that the client has received, divided by its weight. Counting starts at the clock's
+    /// value when the client was last not ahead.
     tag: u64,
     traits: ClientTraits,
     is_beyond: bool,
@@ -103,7 +105,7 @@ const NEW: Account = Account { tag: 0, traits: ClientTraits::USUAL, is_beyond: f
 /// Waiting clients that are ahead beyond the allowance.
 #[derive(Debug, Default)]
 struct Beyond {
-    /// The clients by tag plus the remaining parts of a byte of the job that they offer.
+    /// The clients, ordered by tag plus the remaining fractions of a byte of the job that they offer.
     by_rank: RunQueue,
     by_tag: RunQueue,
 }
@@ -115,13 +117,13 @@ impl Beyond {
         self.by_tag.set(client, key(tag));
     }
 
-    /// Does nothing if the client is not beyond its allowance.
+    /// Removes a client; does nothing if the client is not beyond its allowance.
     fn remove(&mut self, client: u32) {
         self.by_rank.remove(client);
         self.by_tag.remove(client);
     }
 
-    /// Returns the client that is served before the others, and its rank.
+    /// Returns the client that goes first among those beyond their allowance, and its rank.
     fn first(&self) -> Option<(u64, u32)> {
         self.by_rank.first_entry().map(|(key, client)| (key.rank, client))
     }
@@ -132,7 +134,7 @@ impl Beyond {
     }
 }
 
-/// A ready job as the inner policy sees it: its client takes the place of its connection, so that a round-robin policy
+/// A ready job as passed to the inner policy. Its connection is replaced by its client, so that a round-robin policy
 /// takes turns by client.
 #[derive(Debug, Clone)]
 struct Held {
@@ -142,7 +144,7 @@ struct Held {
     key: u64,
     /// The key is a number of bytes.
     is_size: bool,
-    /// The order of equal keys: by arrival, or by the time of the last turn.
+    /// Orders equal keys: by arrival, or by the time of the last turn.
     turn: u64,
 }
 
@@ -156,16 +158,16 @@ pub struct ByClient {
     inner: Box<dyn Policy>,
     inner_follows_jobs: bool,
     share: ClientShare,
-    /// The minimum that a client has received if it always waits, in parts of a byte.
+    /// The service that a client has at least received if it has always been waiting, in fractions of a byte.
     clock: u64,
-    /// The remainder that was too little to move the clock.
+    /// The remainder that was too small to move the clock.
     carry: u64,
     /// Accounts, by client.
     accounts: Vec<Account>,
     waiting: WaitingClients,
     beyond: Beyond,
-    /// The ready jobs, and the index of each slot's job among them, or [`NONE`]. A connection with several jobs has
-    /// only one here.
+    /// The ready jobs, and for each slot its job's index among them, or [`NONE`]. A connection with several jobs has
+    /// just one here.
     held: Vec<Held>,
     held_at: Vec<u32>,
 }
@@ -199,8 +201,8 @@ impl ByClient {
         &mut self.accounts[client as usize]
     }
 
-    /// Returns the parts of a byte by which a ready job is compared with jobs of other clients: its remaining bytes, or
-    /// the allowance if that is less. A job without a size has the allowance.
+    /// Returns the fractions of a byte by which a ready job is compared with jobs of other clients: its remaining
+    /// bytes, but at most the allowance. A job without a size counts with the allowance.
     fn left(&self, slot: u32) -> u64 {
         let held = &self.held[self.held_at[slot as usize] as usize];
         let left = if held.is_size { held.key.saturating_mul(PARTS) } else { u64::MAX };
@@ -240,7 +242,7 @@ impl ByClient {
         }
     }
 
-    /// Returns the client's ready jobs, to which the caller adds one.
+    /// Returns the client's ready jobs, so that the caller can add one.
     fn join(&mut self, client: u32) -> &mut Waiting {
         let Account { waiting, traits, .. } = *self.account(client);
         let at = if waiting == NONE { self.waiting.join(traits) } else { waiting };
@@ -257,7 +259,7 @@ impl ByClient {
         account.waiting = NONE;
     }
 
-    /// Puts the client's best job where it belongs: into the policy's order, or among the jobs of clients further ahead.
+    /// Offers the client's best job: in the policy's order, or among the clients beyond their allowance.
     fn offer(&mut self, client: u32) {
         let limit = self.clock.saturating_add(self.allowance());
         let best = self.best_of(client);
@@ -278,7 +280,7 @@ impl ByClient {
         }
     }
 
-    /// Takes a job out of the policy's order, although the job is ready.
+    /// Takes a job that is still ready out of the policy's order.
     fn take_out(&mut self, slot: u32) {
         let held = &self.held[self.held_at[slot as usize] as usize];
         self.inner.dequeue(slot, &held.job);
@@ -292,8 +294,8 @@ impl ByClient {
         }
     }
 
-    /// Advances the clock by the parts of a byte served. Clients that are no longer beyond their allowance return to
-    /// the order.
+    /// Advances the clock by the served fractions of a byte. Clients that are no longer beyond their allowance return
+    /// to the policy's order.
     fn advance(&mut self, parts: u64) {
         let (total, clients) = (parts.saturating_add(self.carry), self.waiting.clock_parts());
         self.clock = self.clock.saturating_add(total / clients);

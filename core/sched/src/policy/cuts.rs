@@ -1,29 +1,29 @@
-//! The choice of the points where bands are cut.
+//! Chooses the points at which bands are cut.
 //!
-//! There are two ways. The rule of thumb of the papers looks at two quantiles, and leaves everything above the 99.25th
-//! percentile to one band: with heavy tails, most of the load. [`Sizes`] finds the cuts that are best by formula. With
-//! Poisson arrivals the mean response time under bands is a sum over the bands, and each term depends only on the two
-//! ends of its band (M/G/1, bands of the remaining size; Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5).
-//! Dynamic programming therefore finds the best ends exactly.
+//! There are two ways. The papers' rule of thumb looks at two quantiles and leaves everything above the 99.25th
+//! percentile to one band, which holds most of the load if tails are heavy. [`Sizes`] finds the cuts that are best by
+//! formula. With Poisson arrivals the mean response time under bands is a sum over the bands, and each term depends
+//! only on the two ends of its band (M/G/1, bands of the remaining size; Scully, Harchol-Balter & Scheller-Wolf 2018,
+//! theorem 5.5). Dynamic programming therefore finds the best ends exactly.
 //!
 //! The quantity minimised is E[T] / E[X] + E[T / X]: mean response time and mean slowdown, each as a multiple of its
-//! value for a job that has the link to itself. Processor sharing has 1 / (1 - rho) for both. The cuts that are best
-//! for the mean response time alone put too many larger jobs into the bands of the small ones. The load is [`RHO`]: at
-//! a load of 0.8 these cuts cost at most about 2 % more than cuts made for 0.8 (our traces, bounded Pareto; five
-//! bands), and 6 % more with three bands of exponential sizes.
+//! value for a job that has the link to itself. Under processor sharing both are 1 / (1 - rho). Cuts that minimise only
+//! the mean response time put too many larger jobs into the bands of the small ones. The load is assumed to be [`RHO`].
+//! At a load of 0.8, these cuts cost at most about 2 % more than cuts made for 0.8 (our traces, bounded Pareto; five
+//! bands), and 6 % more with three bands and exponential sizes.
 
 use super::bands::BANDS_MAX;
 
 /// The load for which cuts are chosen.
 const RHO: f64 = 0.9;
-/// The number of atoms for the smaller half of the jobs, each an equal share of them. Twice as many change the cost of
-/// the cuts by 1 % (exponential sizes).
+/// The number of atoms for the smaller half of the jobs. Each stands for an equal share of those jobs. Doubling it
+/// changes the cost of the cuts by 1 % (exponential sizes).
 const SMALL: u32 = 16;
-/// The number of atoms in each halving of the larger jobs, and the number of halvings: the last holds one job in a
-/// million.
+/// The number of atoms in each halving of the larger jobs. The next constant is the number of halvings; the last one
+/// holds one job in a million.
 const STEPS: u32 = 4;
 const HALVINGS: u32 = 20;
-/// The ratio of two costs above which they count as equal; otherwise rounding would decide.
+/// The ratio above which two costs count as equal, so that rounding does not decide.
 const TIE: f64 = 1.0 - 1e-9;
 const ATOMS_MAX: usize = (SMALL + STEPS * (HALVINGS - 1)) as usize + 1;
 
@@ -53,30 +53,30 @@ pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
 }
 
 /// Returns the cut points of `bands` bands that are best by formula for sizes with this quantile function, in bytes.
-/// They increase, and there is one fewer than bands, or fewer if more would not help.
+/// The cuts increase. There is one cut fewer than bands, or fewer still if more would not help.
 ///
 /// `quantile` is called with arguments in (0, 1) and returns bytes; a result below 1 counts as 1.
 pub fn best_cuts(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
     Sizes::of(quantile).cuts(bands)
 }
 
-/// Job sizes as a few atoms, finer the larger they are, and the cost of bands between them.
+/// Job sizes as a small number of atoms, which are finer for larger sizes, and the cost of bands between them.
 pub(super) struct Sizes {
-    /// The sums over the atoms up to each, starting with the sum of none.
+    /// The sums over all atoms up to each one; the first entry is the empty sum.
     sums: Vec<Sums>,
     /// The arrivals while the link sends a byte.
     lambda: f64,
 }
 
-/// The sums over all atoms up to one.
+/// Sums over all atoms up to a certain one.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// The largest size among these atoms, in bytes, at which a cut would be made.
+    /// The largest size among these atoms, in bytes. A cut would be made there.
     end: f64,
     share: f64,
     bytes: f64,
     squares: f64,
-    /// The sum of the weights of a job's response time, 1 / E[X] + 1 / X.
+    /// The sum of the weights of the jobs' response times; a weight is 1 / E[X] + 1 / X.
     weight: f64,
     /// The sum of weight times size.
     weighted: f64,
@@ -146,7 +146,7 @@ impl Sizes {
         self.ends(&begins)
     }
 
-    /// Traces back from the last atom, through the bands that were found best.
+    /// Traces the best bands back from the last atom and returns their ends.
     fn ends(&self, begins: &[Vec<usize>]) -> Vec<u64> {
         let mut at = self.sums.len() - 1;
         let mut cuts = vec![];
@@ -160,7 +160,7 @@ impl Sizes {
         cuts
     }
 
-    /// Returns the cost of these cut points. Only the ratio of two costs for the same sizes is meaningful.
+    /// Returns the cost of these cut points. Only ratios between costs for the same sizes are meaningful.
     pub(super) fn cost(&self, cuts: &[u64]) -> f64 {
         let atom = |cut: &u64| self.sums.partition_point(|sums| sums.end <= *cut as f64) - 1;
         let mut ends: Vec<usize> = [0].into_iter().chain(cuts.iter().map(atom)).collect();
@@ -168,8 +168,8 @@ impl Sizes {
         ends.windows(2).filter(|ends| ends[0] < ends[1]).map(|ends| self.band(ends[0], ends[1])).sum()
     }
 
-    /// Returns the cost of one band: the wait of the jobs whose size is in the band until they are served, and the time
-    /// that all jobs take to get through it.
+    /// Returns the cost of one band: the time that the band's jobs wait until they are first served, plus the time that
+    /// all jobs take to get through the band.
     fn band(&self, from: usize, to: usize) -> f64 {
         let (all, low, high) = (self.sums[self.sums.len() - 1], self.sums[from], self.sums[to]);
         let (after, before) = (self.lambda * low.bytes, self.lambda * high.bytes);

@@ -2,12 +2,12 @@
 //! queueing", 1996).
 //!
 //! A job's tag grows by the bytes it sends; a new job, and one whose connection was blocked, starts at the highest tag
-//! granted. Equal grants then go round in turns, and a short last segment costs no more than its bytes. With grants of
-//! about a segment this is what TCP flows through one FIFO approach, and what the papers call FAIR (Harchol-Balter et
-//! al., "Size-based scheduling to improve web performance", 2003, section 1). It approaches processor sharing as grants
-//! shrink, under which every size has the same expected slowdown 1 / (1 − rho). Good if nothing at all may be
-//! preferred; bad in the mean: a short response pays for every long one in the system. A size that is not known makes
-//! no difference.
+//! granted. Equal grants then alternate between jobs, and a short last segment costs no more than its bytes. With
+//! grants of about a segment, TCP flows through one FIFO approach this order, which the papers call FAIR
+//! (Harchol-Balter et al., "Size-based scheduling to improve web performance", 2003, section 1). It approaches
+//! processor sharing as grants shrink, under which every size has the same expected slowdown 1 / (1 − rho). Good if no
+//! response may be preferred; bad for the mean response time, because a short response pays for every long one in the
+//! system. Unknown sizes make no difference.
 
 use crate::grow::grow_to;
 use crate::policy::virtual_time::VirtualTime;
@@ -31,12 +31,12 @@ impl Policy for Fair {
         self.queue.first()
     }
 
-    /// A connection has a single turn for all its jobs.
+    /// Opens a connection, which has a single turn for all its jobs.
     fn on_open(&mut self, turn: u32) {
         self.turns.join(turn);
     }
 
-    /// The jobs of a connection take turns among themselves too.
+    /// Returns the key by which the jobs of a connection take turns among themselves.
     fn within(&self, slot: u32, job: &Job) -> u64 {
         self.streams.tag(slot, job)
     }
@@ -76,10 +76,9 @@ impl Policy for Fair {
 /// The start tags of jobs within their connections.
 #[derive(Default)]
 struct Streams {
-    /// The bytes that a job has sent, by slot, counted from the position of the connection's other jobs when it
-    /// arrived.
+    /// The bytes sent per slot, counted from the position that the connection's other jobs had when the job arrived.
     tags: Vec<u64>,
-    /// The highest start tag granted on a connection, by turn.
+    /// The highest start tag granted on each connection, by turn number.
     times: Vec<VirtualTime<u64>>,
 }
 
@@ -89,8 +88,8 @@ impl Streams {
         self.tags[slot as usize] = self.time(slot, job);
     }
 
-    /// Returns the job's tag. A job that was not ready for some time rejoins at the present: the others owe it nothing
-    /// for that time.
+    /// Returns the job's tag. A job that was not ready for a while rejoins at the present position and is owed nothing
+    /// for the pause.
     fn tag(&self, slot: u32, job: &Job) -> u64 {
         self.tags.get(slot as usize).copied().unwrap_or_default().max(self.time(slot, job))
     }
@@ -103,18 +102,18 @@ impl Streams {
         self.tags[slot as usize] = start.saturating_add(bytes);
     }
 
-    /// Returns the connection's virtual time, at which its new jobs join. A connection that takes over the turn number
-    /// of an earlier one continues from the earlier one's time.
+    /// Returns the connection's virtual time, at which new jobs on it join. If a turn number is reused, the new
+    /// connection continues from the old one's time.
     fn time(&self, slot: u32, job: &Job) -> u64 {
         self.times.get(job.turn(slot) as usize).copied().unwrap_or_default().now()
     }
 }
 
-/// The jobs and connections that take turns, each with the job it offers: itself, or a job of the connection.
+/// The jobs and connections that take turns. Each offers a job: itself, or one of the connection's jobs.
 #[derive(Default)]
 pub(super) struct TurnQueue {
     queue: RunQueue,
-    /// Slots, by turn.
+    /// The slot that each turn offers.
     offered: Vec<u32>,
 }
 
@@ -135,7 +134,7 @@ impl TurnQueue {
         self.queue.set(turn, key);
     }
 
-    /// Removes the slot; a no-op if the turn offers another job by now.
+    /// Removes the slot; does nothing if the turn offers another job by now.
     pub fn remove(&mut self, turn: u32, slot: u32) {
         if self.offered.get(turn as usize) == Some(&slot) {
             self.queue.remove(turn);
@@ -146,9 +145,9 @@ impl TurnQueue {
 /// The start tags of jobs that take turns.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The bytes that a job has sent, by slot, counted from the position of the other jobs when it arrived.
+    /// The bytes sent per slot, counted from the position that other jobs had when the job arrived.
     tags: Vec<u64>,
-    /// The highest start tag granted, at which a new job begins.
+    /// The highest start tag granted, at which new jobs start.
     virtual_time: VirtualTime<u64>,
 }
 
@@ -165,8 +164,8 @@ impl Turns {
         self.tags[slot as usize] = self.virtual_time.now();
     }
 
-    /// Readmits a job that was not ready for some time: the others owe it nothing for the time in which it could not
-    /// have sent.
+    /// Readmits a job that was not ready for a while. It is owed nothing for the time in which it could not have been
+    /// sent.
     pub fn rejoin(&mut self, slot: u32) {
         let tag = &mut self.tags[slot as usize];
         *tag = (*tag).max(self.virtual_time.now());

@@ -1,7 +1,7 @@
 //! First come, first served: rank = 0, so that the order of arrival decides.
 //!
-//! Good for equal sizes (it has the least variance there) and as the simplest yardstick; bad for heavy tails, for which
-//! the mean waiting time grows with the second moment of size (Pollaczek 1930, Khinchine 1932). An unknown size makes
+//! Good for equal sizes, where its variance is the lowest, and as the simplest baseline. Bad for heavy tails, because
+//! the mean waiting time grows with the second moment of the size (Pollaczek 1930, Khinchine 1932). Unknown sizes make
 //! no difference.
 
 use super::Rank;

@@ -2,16 +2,16 @@
 //!
 //! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: in addition to the real link, all
 //! jobs share a virtual link in equal parts, and the real link serves the job that finishes first on the virtual one.
-//! No job finishes later than under processor sharing, yet the mean is close to SRPT's. Good if the order must not make
-//! any job lose. Bad compared with SRPT under overload, when an old large job that is due holds up many small ones. Bad
-//! also if a size was wrong: a job that is complete on the virtual link and not on the real one stays first.
+//! No job finishes later than under processor sharing, yet the mean is close to SRPT's. Good if no job may be worse off
+//! than under processor sharing. Worse than SRPT under overload, when an old large job that is due holds up many small
+//! ones. Bad if a size was wrong: a job that is complete only on the virtual link stays first.
 //!
-//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the number of bytes
+//! The virtual link needs no clock, because it carries as many bytes as the real one. Its time V is the number of bytes
 //! that each job on it has received. A job of s bytes that arrives at V is complete at V + s, which never changes, so
 //! ranks are set once. A virtual job remains after its real job is sent, until V reaches its end, and is removed if its
 //! real job is aborted. A blocked job is still served on the virtual link, and comes back with its old rank. A job of
-//! unknown size shares the virtual link until it ends. Its rank is its starting time plus the bytes it has attained, as
-//! its turn would be under `fair`: it takes no more from the others than its equal share.
+//! unknown size shares the virtual link until it ends. Its rank is its starting time plus its attained bytes, as under
+//! `fair`, so it gets at most its equal share.
 
 use crate::policy::virtual_time::VirtualTime;
 use crate::scheduler::run_queue::{Key, RunQueue};
@@ -20,15 +20,15 @@ use crate::{Job, Policy, Size};
 #[derive(Default)]
 pub struct Fsp {
     queue: RunQueue,
-    /// The virtual time at which the job is complete, by slot; for a job of unknown size, its starting time.
+    /// The virtual completion time of each slot's job; for a job of unknown size, its starting time.
     tags: Vec<u64>,
-    /// The number of jobs in the system; when the last has left, the virtual link is empty too.
+    /// The number of jobs in the system. When it falls to zero, the virtual link is empty too.
     in_system: usize,
     link: VirtualLink,
 }
 
-/// Units of virtual time per byte, so that an equal share of a byte is seldom lost to rounding; the remainder of one
-/// grant is carried to the next.
+/// The units of virtual time per byte, so that an equal share of a byte is seldom lost to rounding. The remainder of a
+/// grant is carried over to the next.
 const UNITS: u64 = 256;
 
 impl Policy for Fsp {
@@ -85,22 +85,23 @@ impl Policy for Fsp {
 /// The jobs on the virtual link.
 #[derive(Default)]
 struct VirtualLink {
-    /// The jobs of known size, by completion. They have their own slots, since they may outlive the scheduler's jobs.
+    /// The jobs of known size, ordered by completion. They have slots of their own, because they may outlive the
+    /// scheduler's jobs.
     places: RunQueue,
     vacant: Vec<u32>,
-    /// The place of the last virtual job of each scheduler slot, and (`tenants`) the number of the job that has each
-    /// place now.
+    /// For each scheduler slot, the place of its last virtual job; and (`tenants`) for each place, the number of the
+    /// job that has it now.
     place_of: Vec<u32>,
     tenants: Vec<u64>,
     /// The number of jobs of unknown size.
     blind: usize,
-    /// The units that each job on the link has received since the link was last empty.
+    /// The units that each job on the virtual link has received since that link was last empty.
     time: VirtualTime<u64>,
-    /// Units carried but not shared out yet, fewer than there are jobs.
+    /// Units that were carried and not shared out yet, fewer than there are jobs.
     carry: u64,
 }
 
-/// The maximum number of virtual jobs. Beyond it, the virtual job with the least left is ended.
+/// The maximum number of virtual jobs. Beyond it, the virtual job with the least left is removed.
 const VIRTUAL_JOBS_MAX: usize = 1 << 21;
 
 impl VirtualLink {
@@ -109,7 +110,7 @@ impl VirtualLink {
         self.join_since(self.time.now(), slot, job)
     }
 
-    /// Adds a job whose share began at the virtual time `start`, which is now or earlier; returns its tag.
+    /// Adds a job whose share began at the virtual time `start`, now or in the past; returns its tag.
     fn join_since(&mut self, start: u64, slot: u32, job: &Job) -> u64 {
         let Size::Known(bytes) = job.size else {
             self.blind += 1;
@@ -141,7 +142,7 @@ impl VirtualLink {
         }
     }
 
-    /// Carries these bytes, in equal parts for all jobs.
+    /// Carries these bytes, divided equally among all jobs.
     fn advance(&mut self, bytes: u64) {
         let mut units = bytes.saturating_mul(UNITS).saturating_add(self.carry);
         while let Some((first, _)) = self.places.first_entry() {

@@ -1,35 +1,36 @@
 //! Cut points learned from observed values: sizes, or estimated response times.
 //!
 //! A histogram of buckets at most an eighth wide counts the values. The counts are halved from time to time, so that
-//! the past fades and the memory is bounded. The learner applies a rule to the histogram, and replaces the cuts in
-//! force only if the gain is worth it: cuts that followed every wave of a heavy tail would reorder the queue for
-//! nothing.
+//! old values lose weight and memory is bounded. The learner applies a rule to the histogram, and replaces the cuts in
+//! force only if the gain is large enough: cuts that followed every fluctuation of a heavy tail would reorder the queue
+//! for nothing.
 
 use super::cuts::{Sizes, rule_of_thumb, spaced};
 
-/// The way in which cut points are found from the observed values.
+/// The rule by which cut points are found from observed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Values are sizes in bytes: the cuts that are best by formula.
+    /// The values are sizes in bytes; the cuts are the best ones by formula.
     Sizes,
-    /// Values are times, for which no formula is known: the rule of thumb.
+    /// The values are times, for which no formula is known; the cuts follow the rule of thumb.
     Times,
 }
 
-/// Cut points of sizes are replaced if their cost is more than this multiple of the lowest cost.
+/// Cut points of sizes are replaced if their cost exceeds the lowest possible cost by this factor.
 const WORTH: f64 = 1.1;
-/// Cut points of times are replaced when one of them has moved by more than this factor, a fraction: (3, 2) is 1.5. The
-/// 99.25th percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
+/// Cut points of times are replaced if one of them has moved by more than this factor, given as a fraction: (3, 2) is
+/// 1.5. The 99.25th percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
 const MOVE_FACTOR: (u128, u128) = (3, 2);
-/// The number of values after which the cut points are checked again. It is larger if more jobs are queued, so that
-/// reordering them costs each arrival a constant.
+/// The number of values after which the cut points are checked again. With more queued jobs it is larger, so that the
+/// cost of reordering stays constant per arrival.
 const CHECK_EVERY: u64 = 256;
 /// The number of values before the first cut points are learned.
 const FIRST_AT: u64 = 64;
-/// The number of values after which all counts are halved, so that about the last 16,000 to 32,000 are remembered.
+/// The number of values after which all counts are halved, so that about the last 16,000 to 32,000 values are
+/// remembered.
 const AGE_EVERY: u64 = 16_384;
 
-/// The number of buckets per octave; the width of a bucket is at most this part of its value.
+/// The number of buckets per octave. A bucket's width is at most its value divided by this.
 const STEPS: u64 = 8;
 const BUCKETS: usize = (64 - STEPS.ilog2() as usize + 1) * STEPS as usize;
 
@@ -49,12 +50,12 @@ impl Learner {
         Learner { bands, rule, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
     }
 
-    /// Returns the initial cut points, between these two and spaced evenly on a logarithmic scale.
+    /// Returns the initial cut points, spaced evenly on a logarithmic scale between these two values.
     pub fn cuts_at_first(&self, between: (u64, u64)) -> Vec<u64> {
         spaced(between.0 as f64, between.1 as f64, self.bands)
     }
 
-    /// Counts a value; returns new cut points if those in force no longer fit.
+    /// Counts a value. Returns new cut points if the present ones no longer fit.
     pub fn observe(&mut self, value: u64, cuts: &[u64], queued: usize) -> Option<Vec<u64>> {
         self.counts[bucket(value)] += 1;
         self.total += 1;
@@ -70,7 +71,7 @@ impl Learner {
         self.wanted(cuts)
     }
 
-    /// Returns other cut points than these, if they are worth a change.
+    /// Returns new cut points if they are worth a change from these.
     fn wanted(&self, cuts: &[u64]) -> Option<Vec<u64>> {
         match self.rule {
             Rule::Sizes => {
@@ -112,7 +113,8 @@ fn has_moved(cuts: &[u64], wanted: &[u64]) -> bool {
     cuts.len() != wanted.len() || cuts.iter().zip(wanted).any(is_far)
 }
 
-/// Returns the bucket of a value. Values below [`STEPS`] have a bucket each; above, each octave has [`STEPS`] buckets.
+/// Returns the bucket of a value. Each value below [`STEPS`] has its own bucket; above, each octave has [`STEPS`]
+/// buckets.
 fn bucket(value: u64) -> usize {
     if value < STEPS {
         return value as usize;

@@ -4,14 +4,15 @@ use std::str::FromStr;
 
 use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix, RankError};
 
-/// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] lists what may follow it.
+/// The names of all policies, in the order of the help texts. Each is a spec; [`FORMS`] lists the options that may
+/// follow.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// The forms of all [`NAMES`], and the form of an expression, for help texts.
+/// The forms of all [`NAMES`] and of an expression, for help texts.
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
     srrt[:BANDS|:TIME,...], fsp, rank:EXPRESSION";
 
-/// Returns the policy of this spec. The error states the mistake and the accepted form.
+/// Returns the policy of this spec. The error states the mistake and the accepted forms.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(spec.parse::<PolicySpec>()?.build())
 }
@@ -83,7 +84,7 @@ impl PolicyError {
     }
 }
 
-/// The number that Harchol-Balter et al. used (2000, section 3.3).
+/// The number of bands that Harchol-Balter et al. used (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
 /// Parses the option of bands: a number without a unit is the number of bands; sizes or times are the cut points. The

@@ -1,8 +1,8 @@
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy};
 
-/// A number per job; the lowest is served first. It is a function of only the job and its path, computed again only
-/// when one of them has changed.
+/// A number per job; the lowest is served first. It depends only on the job and its path, and is computed again only
+/// when one of them changes.
 pub trait Rank: Send {
     /// The name on command lines and in records.
     fn name(&self) -> &str;
@@ -17,7 +17,7 @@ pub trait Rank: Send {
         false
     }
 
-    /// Returns whether the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
+    /// Returns whether the rank is a size of the job or proportional to one: see [`Policy::size_rank`].
     fn is_size(&self) -> bool {
         false
     }
@@ -25,7 +25,7 @@ pub trait Rank: Send {
     fn rank(&self, job: &Job, path: &Path) -> u64;
 }
 
-/// The policy that serves the lowest rank, equal ranks in order of arrival.
+/// The policy that serves the lowest rank first, and equal ranks in order of arrival.
 pub struct Ranked<R> {
     rank: R,
     queue: RunQueue,

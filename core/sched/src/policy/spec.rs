@@ -1,7 +1,7 @@
-//! A policy as a value: parsed once where it is written, then passed around and queried.
+//! A policy as a value: parsed once, then passed around and queried.
 //!
-//! If a policy were passed as text, it would be parsed again in every place that depends on it, and compared letter by
-//! letter, although `quick-fix` and `quick-fix:1000` are one policy; and several parsers would come to differ.
+//! If a policy were passed as text, it would be parsed again in every place that depends on it, compared as strings
+//! although `quick-fix` and `quick-fix:1000` are the same policy, and its parsers would drift apart.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use super::{
     Ranked, RouteIndex, Rule, Srpt, Srrt,
 };
 
-/// A policy with all its options. [`std::str::FromStr`] parses the forms of [`super::FORMS`]; [`fmt::Display`] writes
-/// it with the defaults written out.
+/// A policy with all its options. [`std::str::FromStr`] parses the forms in [`super::FORMS`]; [`fmt::Display`] writes
+/// the spec with its defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySpec {
     order: Order,
@@ -40,15 +40,15 @@ pub enum Order {
     Srrt,
     SrrtBands(BandSpec),
     Fsp,
-    /// A rank as it was written.
+    /// A rank expression as the operator wrote it.
     Rank(Box<Expression>),
 }
 
-/// The cut points of bands. Two spellings of the same cut points are equal.
+/// The cut points of bands. Two values with the same cut points are equal, even if they are spelled differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BandSpec(Box<Written>);
 
-/// The option of the spec; boxed, because policies are passed around and few have bands.
+/// The option of the spec. Boxed, because policies are passed around and few have bands.
 #[derive(Debug, Clone)]
 struct Written {
     cut: Cut,
@@ -77,7 +77,7 @@ impl PolicySpec {
         }
     }
 
-    /// Returns whether queues of the kernel can keep this order, with any number of bands or with a fixed one.
+    /// Returns whether kernel queues can keep this order, with any number of bands or with a fixed number.
     pub fn has_bands(&self) -> bool {
         matches!(
             self.order,
@@ -90,13 +90,13 @@ impl PolicySpec {
         )
     }
 
-    /// Returns whether the order needs an index that routes learn only in the laboratory; a server's routes learn only
-    /// the Gittins index.
+    /// Returns whether the order needs a route index that only the laboratory learns; a server learns only the Gittins
+    /// index.
     pub fn needs_laboratory(&self) -> bool {
         matches!(&self.order, Order::Rank(expression) if expression.route_index() == Some(RouteIndex::MSerpt))
     }
 
-    /// Returns whether all jobs are alike, so that there is nothing to order.
+    /// Returns whether the policy treats all jobs alike, so that there is nothing to order.
     pub fn is_fair(&self) -> bool {
         self.order == Order::Fair
     }
@@ -141,8 +141,8 @@ fn listed(numbers: &[impl ToString]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The range of cut points until some are learned: in bytes, the ends that Harchol-Balter et al. used; in nanoseconds,
-/// the response times of a page and of a long wait.
+/// The range of the cut points before any are learned: in bytes, the ends that Harchol-Balter et al. used; in
+/// nanoseconds, the response times of a page and of a long wait.
 const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
 const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
@@ -201,20 +201,20 @@ impl fmt::Display for Order {
 }
 
 impl BandSpec {
-    /// Makes a number of bands, 1 to [`BANDS_MAX`], with learned cut points.
+    /// Makes `bands` bands, 1 to [`BANDS_MAX`], with learned cut points.
     pub fn learned(bands: usize) -> BandSpec {
         assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
         BandSpec(Box::new(Written { cut: Cut::Learned(bands), text: bands.to_string() }))
     }
 
-    /// Makes bands cut at these sizes, which must be at least 1 and increase; fewer than [`BANDS_MAX`].
+    /// Makes bands cut at these sizes, which must increase and be at least 1; fewer than [`BANDS_MAX`].
     pub fn at_bytes(cuts: Vec<u64>) -> BandSpec {
         // The text has a unit: a single bare number would be a number of bands.
         let written = listed(&cuts.iter().map(|cut| format!("{cut}B")).collect::<Vec<_>>());
         BandSpec::at(cuts, written)
     }
 
-    /// Makes bands cut at these ranks, with the text as written.
+    /// Makes bands cut at these ranks; `text` is the option as written.
     pub(super) fn at(cuts: Vec<u64>, text: String) -> BandSpec {
         assert!((1..BANDS_MAX).contains(&cuts.len()) && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         BandSpec(Box::new(Written { cut: Cut::At(cuts), text }))
@@ -228,7 +228,7 @@ impl BandSpec {
         }
     }
 
-    /// The cut points, if they are not learned: bytes, or nanoseconds for `srrt`.
+    /// The cut points, in bytes, or in nanoseconds for `srrt`; `None` if they are learned.
     pub fn cuts(&self) -> Option<&[u64]> {
         match &self.0.cut {
             Cut::Learned(_) => None,

@@ -1,9 +1,9 @@
 //! Shortest remaining processing time: rank = bytes still to send.
 //!
 //! No policy has fewer jobs in the system at any instant, so none has a lower mean response time (Schrage, "A proof of
-//! the optimality of the shortest remaining processing time discipline", 1968). Good everywhere in the mean, best for
-//! heavy tails; bad only for the very largest responses near saturation (Bansal & Harchol-Balter, "Analysis of SRPT
-//! scheduling: investigating unfairness", 2001). A job of unknown size ranks by the bytes it has attained.
+//! the optimality of the shortest remaining processing time discipline", 1968). Its mean is good for all sizes and best
+//! for heavy tails. It is bad only for the very largest responses near saturation (Bansal & Harchol-Balter, "Analysis
+//! of SRPT scheduling: investigating unfairness", 2001). A job of unknown size ranks by the bytes it has attained.
 
 use super::{Rank, unknown_rank};
 use crate::{Job, Path};

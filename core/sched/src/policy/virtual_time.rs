@@ -1,7 +1,7 @@
-/// A virtual time: the progress of the turns, at which new jobs are placed.
+/// A virtual time: the progress of the turns. New jobs start at it.
 ///
-/// It never moves backwards. If it were the tag of the job served last, a seldom served job would take it back, and a
-/// new job would then have the link until it had caught up with the others.
+/// It never moves backwards. If it were the tag of the job served last, a rarely served job would set it back, and the
+/// next new job would have the link to itself until it caught up with the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct VirtualTime<T>(T);
 
@@ -14,7 +14,7 @@ impl<T: Ord + Copy> VirtualTime<T> {
         self.0
     }
 
-    /// Advances to `to`; a no-op if it is already as far.
+    /// Advances to `to`; does nothing if the time is already that far.
     pub fn advance_to(&mut self, to: T) {
         self.0 = self.0.max(to);
     }

@@ -1,23 +1,23 @@
-//! A rank by bytes sent, for a response of unknown size.
+//! A rank by bytes sent, for responses of unknown size.
 //!
-//! A rank in an order by size is a number of bytes. The rank that the sizes of similar responses imply for a response
-//! in progress depends only on the bytes sent of it. So it is computed once for all numbers of bytes, as a line of a
-//! few pieces: one for each bucket of a route's histogram, and one behind the last. Jobs share the line, and looking up
-//! a rank costs a search among its pieces.
+//! A rank in an order by size is a number of bytes. The rank of a response in progress, given the sizes of similar
+//! responses, depends only on how many of its bytes were sent. So it is computed once for all numbers of bytes, as a
+//! curve of straight pieces: one per bucket of a route's histogram, and one after the last bucket. Jobs share the
+//! curve, and looking up a rank costs a search among its pieces.
 
-/// A piece of the curve: between its start and the next knot the rank is a straight line.
+/// A piece of the curve: a straight line from its start to the next knot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knot {
     /// The bytes sent at which the piece begins.
     pub from_bytes: u64,
     /// The rank at the beginning of the piece, in bytes.
     pub rank: f64,
-    /// The amount that each byte sent adds to the rank.
+    /// The change of the rank per byte sent.
     pub slope: f64,
 }
 
-/// The rank of a job by the bytes sent of it: the lowest is served first, and ranks are comparable with the bytes left
-/// of a job of known size.
+/// The rank of a job by its bytes sent. The lowest rank is served first, and ranks are comparable with the bytes left
+/// of jobs of known size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve(Box<[Knot]>);
 
@@ -36,7 +36,7 @@ impl Curve {
         (knot.rank + knot.slope * (attained - knot.from_bytes) as f64).round() as u64
     }
 
-    /// Returns the curve for sizes that are this part, above 0, of the sizes here; their remainders are the same part.
+    /// Returns the curve for sizes scaled by this factor, which is above 0. Ranks are scaled too.
     pub fn scaled(&self, part: f64) -> Curve {
         let mut knots: Vec<Knot> = Vec::with_capacity(self.0.len());
         for knot in &self.0 {

@@ -1,7 +1,7 @@
 //! The Gittins index of a job by its attained service, as a size.
 //!
-//! A job of which a bytes were sent may be sent until b and no further for now. That costs E[min(S, b) − a | S > a]
-//! bytes of the link and ends the job with probability P[S ≤ b | S > a]. The minimum cost per end over all b,
+//! A job of which a bytes were sent may be sent up to byte b and then be paused. That costs E[min(S, b) − a | S > a]
+//! bytes of the link and ends the job with probability P[S ≤ b | S > a]. The minimum cost per completion over all b,
 //!
 //! G(a) = inf over b > a of E[min(S, b) − a | S > a] / P[S ≤ b | S > a],
 //!
@@ -12,24 +12,24 @@
 //! extremely general conditions", 2020). For a known size G(a) is S − a, the bytes left: known and unknown sizes stand
 //! in one order, which for known sizes is SRPT.
 //!
-//! The obvious way, SRPT on an estimate, fails: by its estimate, a job larger than the estimate has nothing left, and
-//! it holds the link until it ends. The mean therefore has no bound as the error of the estimate grows (Scully, Grosof
-//! & Mitzenmacher, "Uniform bounds for scheduling with job size estimates", 2022, arXiv 2110.00633).
+//! The obvious way, SRPT on an estimate, fails: once a job has exceeded its estimate, it seems to have nothing left and
+//! keeps the link until it ends. The mean is therefore unbounded as the error of the estimate grows (Scully, Grosof &
+//! Mitzenmacher, "Uniform bounds for scheduling with job size estimates", 2022, arXiv 2110.00633).
 //!
-//! Sizes are taken as uniform within a bucket of the histogram. The hazard then rises within each, so the best b is the
-//! end of a bucket. Beyond the largest size seen G(a) is a, which is least attained service: the remainder in a heavy
-//! tail is about as large as the part sent.
+//! Sizes are assumed to be uniform within a bucket of the histogram. The hazard rate then rises within each bucket, so
+//! the best b is the end of a bucket. Beyond the largest size seen G(a) is a, which is least attained service: the
+//! remainder in a heavy tail is about as large as the part sent.
 
 use super::curve::{Curve, Knot};
 use super::histogram::{BUCKETS, Histogram, low_end, width};
 
-/// The weight, in samples, of a size larger than all seen, because the next size may always be larger. Laplace's rule
-/// of succession gives a weight of one sample to a size larger than the largest, but the bucket of the largest already
-/// reaches beyond it. A tenth is better by up to 6 % in the mean after 1,000 requests, and smaller weights change
-/// nothing more (docs/notebook/learned-sizes.md).
+/// The weight, in samples, of a size larger than all seen so far, because the next size may always be larger. Laplace's
+/// rule of succession gives a weight of one sample to a size larger than the largest, but the bucket of the largest
+/// already reaches beyond it. A tenth is better by up to 6 % in the mean after 1,000 requests, and smaller weights
+/// change nothing more (docs/notebook/learned-sizes.md).
 pub const LARGER: f64 = 0.1;
 
-/// Returns the curve of a histogram in which at least one response has ended.
+/// Returns the curve of a histogram, in which at least one response must have ended.
 pub fn curve(histogram: &Histogram) -> Curve {
     let survival = histogram.survival(LARGER);
     let top = histogram.top();
@@ -58,7 +58,7 @@ pub fn curve(histogram: &Histogram) -> Curve {
     Curve::new(knots)
 }
 
-/// Returns whether the piece continues the line of the piece before it.
+/// Returns whether the piece continues the line of the previous one.
 fn goes_on(before: &Knot, knot: &Knot) -> bool {
     let rank = before.rank + before.slope * (knot.from_bytes - before.from_bytes) as f64;
     (rank - knot.rank).abs() <= 1e-9 * knot.rank && (before.slope - knot.slope).abs() <= 1e-9

@@ -1,22 +1,23 @@
-//! The sizes of a route's responses, including those with only a known lower bound.
+//! The sizes of a route's responses, including responses of which only a lower bound is known.
 //!
-//! An aborted response shows that its size is larger than the bytes sent. Left out, it would make large sizes look
-//! rare, because large responses are aborted most; counted as finished, it would make them look small. It is censored:
-//! the actuarial estimate of survival counts it among the responses that may end up to the bucket where it was cut, and
-//! for half of that bucket (Cutler & Ederer, "Maximum utilization of the life table method in analyzing survival",
-//! 1958; it is Kaplan & Meier's for values in buckets).
+//! The size of an aborted response is larger than the bytes sent. If such responses were left out, large sizes would
+//! look rare, because large responses are aborted most; if they counted as finished, large responses would look small.
+//! So they are censored samples: the actuarial estimate of survival counts such a response up to the bucket in which it
+//! was aborted, and for half of that bucket (Cutler & Ederer, "Maximum utilization of the life table method in
+//! analyzing survival", 1958; it equals Kaplan & Meier's estimate for values in buckets).
 //!
-//! Counts are halved when they pass [`SAMPLES_MAX`], so that the past fades and memory is bounded.
+//! All counts are halved when they exceed [`SAMPLES_MAX`], so that old samples lose weight and memory is bounded.
 
-/// The number of buckets. Bucket k holds the sizes from 2^k to 2^(k+1) bytes, the first also 0, the last also
-/// everything above.
+/// The number of buckets. Bucket k holds the sizes from 2^k up to 2^(k+1) bytes; the first also holds 0, the last
+/// everything larger.
 pub const BUCKETS: usize = 32;
-/// The number of samples at which all counts are halved, so that half of this number to all of it is remembered.
+/// The number of samples at which all counts are halved. Between half this number and this number of samples are
+/// remembered.
 pub const SAMPLES_MAX: u32 = 1024;
-/// The units of a count for each sample, so that a halving forgets no sample.
+/// The units that one sample adds to a count, so that halving loses no sample.
 const UNITS: u16 = 16;
 
-/// The share of sizes that are as large or larger, at each bucket's lower edge and behind the last bucket.
+/// The share of sizes that are at least as large as each bucket's lower edge, and as the end of the last bucket.
 pub type Survival = [f64; BUCKETS + 1];
 
 /// Counts of sizes by power of two.
@@ -29,13 +30,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a response of this size that was sent whole.
+    /// Counts a complete response of this size.
     pub fn note(&mut self, bytes: u64) {
         self.finished[bucket(bytes)] += UNITS;
         self.count();
     }
 
-    /// Counts a response that ended before its last byte, with `bytes` sent: its size is larger.
+    /// Counts a response that ended early, after `bytes` were sent; its size is larger.
     pub fn note_censored(&mut self, bytes: u64) {
         self.censored[bucket(bytes)] += UNITS;
         self.count();
@@ -54,24 +55,24 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of remembered samples of responses sent whole.
+    /// Returns the number of remembered samples of complete responses.
     pub fn finished(&self) -> u32 {
         self.finished.iter().map(|count| u32::from(*count)).sum::<u32>() / u32::from(UNITS)
     }
 
-    /// Returns the bucket behind the last in which a response ended.
+    /// Returns the index after the last bucket in which a response ended.
     pub fn top(&self) -> usize {
         self.finished.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1)
     }
 
-    /// Returns the estimate of survival, with `larger` extra samples that are larger than all others.
+    /// Returns the survival estimate, with `larger` extra samples that are larger than all others.
     pub fn survival(&self, larger: f64) -> Survival {
         let mut survival = [1.0; BUCKETS + 1];
         survival[1..].iter_mut().zip(self.edges(larger)).for_each(|(edge, (_, upper))| *edge = upper);
         survival
     }
 
-    /// Iterates over the buckets, with the survival at the lower and the upper edge of each.
+    /// Iterates over the buckets; yields the survival at the lower and upper edge of each.
     fn edges(&self, larger: f64) -> impl Iterator<Item = (f64, f64)> {
         let (mut survival, mut at_risk) = (1.0, f64::from(self.total) + larger * f64::from(UNITS));
         self.finished.iter().zip(&self.censored).map(move |(ended, cut)| {
@@ -87,8 +88,8 @@ impl Histogram {
         })
     }
 
-    /// Returns the share of sizes below this one, with `larger` extra samples that are larger than all others, by
-    /// linear interpolation within its bucket.
+    /// Returns the share of sizes below `bytes`, with `larger` extra samples that are larger than all others,
+    /// interpolated linearly within its bucket.
     pub fn share_below(&self, larger: f64, bytes: u64) -> f64 {
         let k = bucket(bytes);
         let (lower, upper) = self.edges(larger).nth(k).expect("it is one of the buckets");
@@ -97,7 +98,7 @@ impl Histogram {
     }
 
     /// Returns the size that this share of responses (0 to 1) does not exceed; the upper edge of the known sizes if
-    /// most responses were cut short, and 0 if nothing is known.
+    /// most responses ended early, and 0 if nothing is known.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = 1.0 - share;
         let top = self.top();
@@ -114,7 +115,7 @@ pub fn bucket(bytes: u64) -> usize {
     (bytes.max(1).ilog2() as usize).min(BUCKETS - 1)
 }
 
-/// Returns the smallest size of a bucket, or, for [`BUCKETS`], the end of the last.
+/// Returns the smallest size of a bucket, or, for [`BUCKETS`], the end of the last one.
 pub fn low_end(bucket: usize) -> u64 {
     if bucket == 0 { 0 } else { 1 << bucket }
 }

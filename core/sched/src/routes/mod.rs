@@ -1,8 +1,8 @@
 //! Sizes learned per route, for responses that announce no length.
 //!
-//! A proxied response of unknown length has predecessors: others of its [`Route`] were sent whole, and their sizes
-//! predict its own. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes sent, the
-//! Gittins index (`gittins.rs` has the theory). The server, the simulator and tests use the same curve.
+//! Complete responses of the same [`Route`] predict the size of a proxied response of unknown length. [`Routes`] counts
+//! them and gives each job of a route its rank as a [`Curve`] by bytes sent: the Gittins index (`gittins.rs` has the
+//! theory). The server, the simulator and tests use the same curve.
 //!
 //! ```
 //! use sched::routes::{Route, Routes};
@@ -42,26 +42,27 @@ pub use service::{SERVICES_MAX, ServiceRoute, ServiceTimes};
 use ratio::Ratio;
 use route::Digest;
 
-/// The maximum number of routes remembered; each takes less than 2.5 KB with its words and its curves.
+/// The maximum number of routes remembered. Each takes less than 2.5 KB, including its words and curves.
 pub const ROUTES_MAX: usize = 4096;
-/// The path of the route that represents all paths. Its pattern is the path itself.
+/// The path of the route that stands for all paths; it is its own pattern.
 const ALL_PATHS: &[u8] = b"/**";
-/// The number of responses sent whole from which a route is ranked by their sizes. A route with fewer is ranked by the
-/// sizes of all paths together, or, if too few of these are known, by bytes sent.
+/// The number of complete responses from which a route's own sizes rank its responses. With fewer, the sizes of all
+/// paths together are used, or the bytes sent if these are too few as well.
 pub const SAMPLES_MIN: u32 = 16;
-/// The number of samples after which a curve is computed again, or this share of the remembered samples if it is more.
+/// The number of new samples after which a curve is computed again; an eighth of the remembered samples if that is
+/// more.
 const STALE_AFTER: u32 = 16;
 const STALE_SHARE: u32 = 8;
-/// The maximum number of remembered uses of a route, which is the number of times that eviction passes over it.
+/// The maximum number of uses of a route that are remembered. Eviction skips the route once per use.
 const USES_MAX: u8 = 7;
-/// The number of parts of the distribution in which true sizes are counted.
+/// The number of parts into which a distribution is divided to count true sizes.
 pub const DECILES: usize = 10;
 
-/// The positions of true sizes in the distributions predicted for them.
+/// Where true sizes fell in the distributions predicted for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// The number of sizes that fell into each tenth; the numbers are equal if the prediction is right. If the sizes of
-    /// a route are closer together than a bucket is wide, they fall into the same tenth.
+    /// The number of sizes in each tenth of the distribution; the numbers are equal if predictions are right. If the
+    /// sizes of a route lie within a bucket, they all fall into the same tenth.
     pub deciles: [u64; DECILES],
     /// The number of sizes below the 99th percentile.
     pub below_p99: u64,
@@ -88,7 +89,7 @@ impl Calibration {
 #[derive(Debug, Clone, Copy)]
 pub struct RouteKey {
     digest: Digest,
-    /// The index of its entry, unless the route has been forgotten.
+    /// The index of the route's entry, as long as the route is remembered.
     place: u32,
 }
 
@@ -101,10 +102,10 @@ impl PartialEq for RouteKey {
 /// The routes of a site or of all sites, at most [`ROUTES_MAX`].
 #[derive(Debug)]
 pub struct Routes {
-    /// The function that computes the ranks of a route's jobs from its histogram.
+    /// Computes the ranks of a route's jobs from its histogram.
     index: fn(&Histogram) -> Curve,
     entries: Vec<Entry>,
-    /// The index of each route in `entries`.
+    /// The index in `entries` of each route.
     places: HashMap<Digest, u32>,
     /// The index at which eviction continues.
     hand: usize,
@@ -114,7 +115,7 @@ pub struct Routes {
 #[derive(Debug)]
 struct Entry {
     digest: Digest,
-    /// The route of all paths with the same site, method, status, type and coding.
+    /// The route that stands for all paths with the same site, method, status, type and coding.
     broad: RouteKey,
     /// The route's key in the times of service.
     service: ServiceRoute,
@@ -124,7 +125,7 @@ struct Entry {
     /// The samples since the curve was computed.
     since_curve: u32,
     curves: Option<Curves>,
-    /// The ratio of the bytes sent to the bytes before coding, for coded responses.
+    /// The ratio of a coded response's bytes to its bytes before coding.
     ratio: Ratio,
     finished: u64,
     censored: u64,
@@ -135,7 +136,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Curves {
     plain: Arc<Curve>,
-    /// The curve of coded responses, made when the first one needs it.
+    /// The curve of coded responses, computed when first needed.
     coded: Option<Arc<Curve>>,
 }
 
@@ -144,39 +145,39 @@ struct Curves {
 pub struct Row {
     /// [`Route::words`].
     pub route: String,
-    /// The number of responses sent whole since the route was entered.
+    /// The number of complete responses since the route was entered.
     pub finished: u64,
-    /// The number of responses that ended before their last byte.
+    /// The number of responses that ended early.
     pub censored: u64,
-    /// The median size of the remembered responses, in bytes, by interpolation within a bucket, which is a factor of
-    /// two wide. 0 if none was sent whole.
+    /// The median size of the remembered responses, in bytes, interpolated within a bucket that spans a factor of two.
+    /// 0 if no response was complete.
     pub median: u64,
     pub p99: u64,
     pub calibration: Calibration,
-    /// The key for [`ServiceTimes::known`].
+    /// The key of the route for [`ServiceTimes::known`].
     pub service: ServiceRoute,
 }
 
 impl Routes {
-    /// Creates an empty table; jobs will rank by their Gittins index.
+    /// Creates an empty table, which ranks jobs by their Gittins index.
     pub fn new() -> Routes {
         Routes::ranked_by(gittins)
     }
 
-    /// Creates an empty table that ranks by another function of the sizes of a route, for comparison.
+    /// Creates an empty table that ranks jobs by another function of their route's sizes, for comparison.
     pub fn ranked_by(index: fn(&Histogram) -> Curve) -> Routes {
         let (places, calibration) = (HashMap::new(), Calibration::default());
         Routes { index, entries: Vec::new(), places, hand: 0, calibration }
     }
 
-    /// Returns the key of a response's route, which is remembered from now on. In a full table it replaces a seldom
-    /// used route. Each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so routes used
-    /// only once, as by a crawler, push out only each other. O(1) amortised over uses.
+    /// Returns the key of a response's route and remembers the route from now on. If the table is full, a seldom used
+    /// route is evicted. Eviction skips a route once per use, up to [`USES_MAX`] times, so routes that are used once,
+    /// as by a crawler, evict only each other. Amortised O(1).
     pub fn enter(&mut self, route: &Route) -> RouteKey {
         self.enter_digest(route, route.digest())
     }
 
-    /// Returns the key of the response's route, like [`Routes::enter`], given the route of its request.
+    /// Returns the key of a response's route, like [`Routes::enter`], given the route of its request.
     pub fn enter_answer(&mut self, asked: ServiceRoute, answer: &Route) -> RouteKey {
         self.enter_digest(answer, answer.digest_after(asked.own))
     }
@@ -216,7 +217,7 @@ impl Routes {
         key
     }
 
-    /// Returns an index for one more entry: a new one, or the index of a route without uses left.
+    /// Returns an index for one more entry: a new index, or that of a route without uses left.
     fn make_room(&mut self) -> usize {
         if self.entries.len() < ROUTES_MAX {
             return self.entries.len();
@@ -232,8 +233,8 @@ impl Routes {
         }
     }
 
-    /// Counts a response that was sent whole, with this total of bytes. Returns its position in the predicted
-    /// distribution, from 0 to 1; `None` if too few were sent before, or the route is no longer remembered.
+    /// Counts a complete response of this many bytes. Returns its position in the predicted distribution, from 0 to 1;
+    /// `None` if there were too few samples, or the route is no longer remembered.
     pub fn note(&mut self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.at(key)?;
         let (share, broad) = (entry.note(bytes), entry.broad);
@@ -244,8 +245,8 @@ impl Routes {
         share
     }
 
-    /// Counts a response that ended before its last byte, by its client or its upstream, with `bytes` sent: its size is
-    /// larger. A no-op for a route that is no longer remembered.
+    /// Counts a response that its client or upstream ended early, after `bytes` were sent; its size is larger. Does
+    /// nothing if the route is no longer remembered.
     pub fn note_censored(&mut self, key: RouteKey, bytes: u64) {
         let Some(entry) = self.at(key) else { return };
         entry.note_censored(bytes);
@@ -255,9 +256,9 @@ impl Routes {
         }
     }
 
-    /// Returns the rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little
-    /// is known of the route, it returns the curve of all paths with the same site, method, status, type and coding, or
-    /// `None` if too little is known of these too. Jobs share one curve until enough samples have come.
+    /// Returns the curve of ranks by bytes sent for this route, for [`crate::Scheduler::on_curve`]. If too little is
+    /// known of the route, returns the curve of all paths with the same site, method, status, type and coding; `None`
+    /// if too little is known of these as well. Jobs share a curve until enough new samples have arrived.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
         let index = self.index;
         let entry = self.at(key)?;
@@ -265,8 +266,8 @@ impl Routes {
         own.or_else(|| self.at(broad)?.curve(index))
     }
 
-    /// Counts a response that was coded while it was sent, from one length to another. A no-op for a route that is no
-    /// longer remembered. Its size is counted separately, like any other ([`Routes::note`]).
+    /// Counts a response that was coded while it was sent, and changed its length from `plain_bytes` to `coded_bytes`.
+    /// Does nothing if the route is no longer remembered. Its size must be counted separately ([`Routes::note`]).
     pub fn note_coded(&mut self, key: RouteKey, plain_bytes: u64, coded_bytes: u64) {
         let Some(entry) = self.at(key) else { return };
         entry.ratio.note(plain_bytes, coded_bytes);
@@ -276,9 +277,8 @@ impl Routes {
         }
     }
 
-    /// Returns a curve like [`Routes::curve`] for a response that is coded while it is sent, and whose length before
-    /// coding may be known. While too little is known of the ratios of such responses, it uses their sizes before
-    /// coding.
+    /// Returns a curve like [`Routes::curve`], for a response that is coded while it is sent and whose length before
+    /// coding may be known. If too little is known of the coding ratios, the sizes before coding are used.
     pub fn coded_curve(&mut self, key: RouteKey, plain_bytes: Option<u64>) -> Option<Arc<Curve>> {
         let entry = self.at(key)?;
         let (own, broad) = (entry.ratio, entry.broad);
@@ -295,15 +295,15 @@ impl Routes {
         }
     }
 
-    /// Returns the size that this share of the route's responses (0 to 1) does not exceed; `None` while too little is
+    /// Returns the size that this share of the route's responses (0 to 1) does not exceed; `None` if too little is
     /// known.
     pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
         let entry = self.entry(key)?;
         entry.is_known().then(|| entry.histogram.quantile(share))
     }
 
-    /// Returns the position of a size in the distribution predicted for a route, from 0 to 1; `None` while too little
-    /// is known.
+    /// Returns the position of a size in the route's predicted distribution, from 0 to 1; `None` if too little is
+    /// known.
     pub fn share_below(&self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.entry(key)?;
         entry.is_known().then(|| entry.histogram.share_below(LARGER, bytes))
@@ -319,7 +319,7 @@ impl Routes {
         self.entries.iter().map(Entry::row)
     }
 
-    /// Returns summaries of the `count` routes with the most samples, most first; equal ones by name.
+    /// Returns summaries of the `count` routes with the most samples, most first; ties are sorted by name.
     pub fn top_rows(&self, count: usize) -> Vec<Row> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_unstable_by(|a, b| (b.samples(), &a.words).cmp(&(a.samples(), &b.words)));
@@ -334,7 +334,7 @@ impl Routes {
         self.entries.is_empty()
     }
 
-    /// Returns the entry of a route that is still, or again, remembered.
+    /// Returns the entry of a route, if the route is remembered.
     fn at(&mut self, key: RouteKey) -> Option<&mut Entry> {
         let place = self.place_of(key)?;
         self.entries.get_mut(place)
@@ -402,7 +402,7 @@ impl Entry {
         Some(Arc::clone(&self.curves(index)?.plain))
     }
 
-    /// Returns the curve of responses that coding reduces to this part.
+    /// Returns the curve of responses whose length is multiplied by `part` when they are coded.
     fn coded_curve(&mut self, index: fn(&Histogram) -> Curve, part: f64) -> Option<Arc<Curve>> {
         let curves = self.curves(index)?;
         Some(Arc::clone(curves.coded.get_or_insert_with(|| Arc::new(curves.plain.scaled(part)))))

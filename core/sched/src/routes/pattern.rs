@@ -1,19 +1,21 @@
-//! The pattern of a path: the part that the responses of one handler have in common.
+//! The pattern of a path: the part that all responses of one handler have in common.
 //!
-//! A program answers `/users/17/posts` and `/users/18/posts` by the same code, and their sizes are alike. If routes
-//! were whole paths, each would be learned separately, and any client could fill the table. So every part that names
-//! one thing among many becomes `*`: numbers, UUIDs, hexadecimal digests and segments too long for a word. A name is
-//! examined in its parts between `.`, `-` and `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is `img-*.jpg`.
+//! The same code answers `/users/17/posts` and `/users/18/posts`, and the sizes of the answers are similar. If routes
+//! were whole paths, each would be learned separately, and any client could fill the table. So every part that
+//! identifies one item among many becomes `*`: numbers, UUIDs, hexadecimal digests and segments too long for a word. A
+//! name is examined in its parts between `.`, `-` and `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is
+//! `img-*.jpg`.
 
-/// The maximum number of segments of a path that are examined; all deeper ones together become `**`.
+/// The maximum number of path segments that are examined. All deeper segments together become `**`.
 pub const SEGMENTS_MAX: usize = 8;
 /// The maximum length of a word; a longer segment is `*`.
 pub const SEGMENT_BYTES_MAX: usize = 32;
-/// The minimum number of hexadecimal digits, at least one of them decimal, that count as a digest and not as a word.
+/// The minimum length of a hexadecimal digest, which must contain at least one decimal digit; shorter strings count as
+/// words.
 const DIGEST_DIGITS_MIN: usize = 8;
 
-/// Passes the pattern of a path to `put`, piece by piece: at most [`SEGMENTS_MAX`] segments of [`SEGMENT_BYTES_MAX`]
-/// bytes, each with a slash before it. The pattern does not include the query.
+/// Passes the pattern of a path to `put`, piece by piece. It has at most [`SEGMENTS_MAX`] segments of
+/// [`SEGMENT_BYTES_MAX`] bytes, each preceded by a slash, and does not include the query.
 pub fn pattern(path: &[u8], mut put: impl FnMut(&[u8])) {
     let path = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let path = path.strip_prefix(b"/").unwrap_or(path);

@@ -1,19 +1,21 @@
-//! The ratio of a response's bytes after and before coding, for responses coded while they are sent.
+//! The ratio of a response's length after coding to its length before, for responses that are coded while they are
+//! sent.
 //!
-//! A program announces a length, and the server sends fewer bytes; their number is known only when all are coded. Pages
-//! of one route are alike, and so are their ratios. Ranking by length times ratio would fail as any estimate does: a
-//! longer response has nothing left by the estimate, and holds the link until it ends. So the size is taken as uniform
-//! around the estimate, as wide as the ratios of the route vary, and a larger response ranks by the bytes sent.
+//! A program announces a length, and the server sends fewer bytes; how many is known only when all are coded. Pages of
+//! one route are similar, and so are their ratios. Ranking by length times ratio would fail as any estimate does: once
+//! a response has exceeded its estimate, it seems to have nothing left and keeps the link until it ends. So the size is
+//! assumed to be uniform in a range around the estimate, as wide as the ratios of the route vary, and a larger response
+//! is ranked by the bytes sent.
 
 use super::curve::{Curve, Knot};
 
-/// The number of coded responses after which their ratio is used.
+/// The minimum number of coded responses before their ratio is used.
 pub const RATIOS_MIN: u32 = 8;
-/// The weight of a new ratio in the mean, so that the past fades, as with sizes.
+/// The weight of a new ratio in the mean.
 const GAIN: f64 = 1.0 / 16.0;
-/// The minimum half width of the assumed range of a size, as a part of the estimate.
+/// The minimum half-width of a size's assumed range, as a fraction of the estimate.
 const WIDTH_MIN: f64 = 1.0 / 16.0;
-/// The maximum ratio that is learned: coding makes a response only a few bytes longer.
+/// The maximum ratio that is learned. Coding makes a response at most a few bytes longer.
 const RATIO_MAX: f64 = 2.0;
 
 /// The ratios of a route.
@@ -26,7 +28,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Counts a response that coding changed from one length to another.
+    /// Counts a response whose length coding changed from `plain_bytes` to `coded_bytes`.
     pub fn note(&mut self, plain_bytes: u64, coded_bytes: u64) {
         if plain_bytes == 0 {
             return;
@@ -41,7 +43,7 @@ impl Ratio {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Returns the mean; `None` while too little is known.
+    /// Returns the mean ratio; `None` if too little is known.
     pub fn known(&self) -> Option<f64> {
         (self.count >= RATIOS_MIN).then_some(self.mean)
     }

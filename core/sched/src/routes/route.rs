@@ -1,14 +1,14 @@
-//! The identity of a route, as a number and as words.
+//! The identity of a route, as a number and as text.
 
 use super::ALL_PATHS;
 use super::pattern::pattern;
 
-/// The maximum length of a route's words; longer words are cut.
+/// The maximum length of a route's text; a longer one is cut.
 pub const WORDS_BYTES_MAX: usize = 256;
-/// The maximum length of the site, the method, the type or the coding in the words; longer ones are cut.
+/// The maximum length of the site, method, type or coding in that text; longer ones are cut.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The properties of a response that are known with its head. All may be untrusted input from a peer.
+/// The properties of a response that are known once its head is. All may be untrusted input from a peer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route<'a> {
     /// The site's name, or its host.
@@ -16,7 +16,7 @@ pub struct Route<'a> {
     pub method: &'a [u8],
     /// The path, with or without its query.
     pub path: &'a [u8],
-    /// The status, for example 200; only its class counts.
+    /// The status, for example 200. Its first digit counts.
     pub status: u16,
     /// The `Content-Type`, with or without parameters.
     pub content_type: &'a [u8],
@@ -24,25 +24,26 @@ pub struct Route<'a> {
     pub coding: &'a [u8],
 }
 
-/// A route by number. Two routes may collide by chance, once in 2^32 of a full table, and then learn together.
+/// A route's number. Two routes may collide by chance and then learn together; in a full table the probability is below
+/// 2^-32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Digest(pub u64);
 
 impl Route<'_> {
-    /// Returns the route's number: the same on each machine and in each version of the program that has the same
+    /// Returns the route's number. It is the same on every machine and in every version of the program with the same
     /// patterns.
     pub(super) fn digest(&self) -> Digest {
         self.digest_after(self.asked().0)
     }
 
-    /// Returns the route's number, computed from the number of its request's properties.
+    /// Returns the route's number, given the number of its request's properties.
     pub(super) fn digest_after(&self, mut digest: Digest) -> Digest {
         self.pieces_answered(|piece| digest = digest.with(piece));
         digest
     }
 
-    /// Returns the number of the properties that a request has (site, method and path), and the number of all paths of
-    /// that site and method.
+    /// Returns the number of the properties of a request (site, method and path), and the number for all paths of that
+    /// site and method.
     pub(super) fn asked(&self) -> (Digest, Digest) {
         let mut of_site = Digest(FNV_OFFSET);
         self.words_asked(|piece| of_site = of_site.with(piece));
@@ -51,8 +52,8 @@ impl Route<'_> {
         (own, of_site.with(ALL_PATHS))
     }
 
-    /// Returns the route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. It contains visible
-    /// ASCII and single spaces; other bytes are `?`.
+    /// Returns the route as text for operators: `example.org GET /users/* 2xx text/html gzip`. It contains visible
+    /// ASCII and single spaces; other bytes become `?`.
     pub fn words(&self) -> String {
         let mut words = String::new();
         let mut put = |piece: &[u8]| {

@@ -1,9 +1,10 @@
-//! The time that an application takes for the requests of a route, used to order the requests that wait for it.
+//! The time that an application takes for the requests of a route. It orders the requests that wait for the
+//! application.
 //!
-//! A request in progress cannot be put off for another, so the waiting requests are ranked by the mean. Of the orders
-//! that do not know a single request's time, the lowest mean first gives the lowest mean response time (Smith's rule
-//! for classes: Cox and Smith, Queues, 1961). An index of the whole distribution, as for sizes, would show when to
-//! interrupt a request, which is not possible here.
+//! A request in progress cannot be interrupted for another, so waiting requests are ranked by the mean. If the times of
+//! single requests are unknown, serving the lowest mean first minimises the mean response time (Smith's rule for
+//! classes: Cox and Smith, Queues, 1961). An index of the whole distribution, as for sizes, would show when to
+//! interrupt a request, which is impossible here.
 
 use std::collections::HashMap;
 
@@ -12,12 +13,12 @@ use units::Nanos;
 use super::Route;
 use super::route::Digest;
 
-/// The number of recently used routes that are remembered, and the number of earlier ones.
+/// The maximum number of recently used routes that are remembered, and of routes used before those.
 pub const SERVICES_MAX: usize = 2048;
-/// The number of requests from which a route's own mean is used; with fewer, the mean of all paths applies.
+/// The minimum number of requests before a route's own mean is used; with fewer, the mean of all paths is used.
 const SAMPLES_MIN: u32 = 4;
-/// The maximum number of samples in a mean: a new time counts for at least this part, so that a change of the
-/// application is noticed.
+/// The maximum number of samples in a mean. A new time always has at least 1/64 of the weight, so that a change in the
+/// application shows.
 const SAMPLES_MAX: u32 = 64;
 
 /// Mean times by route.
@@ -27,7 +28,8 @@ pub struct ServiceTimes {
     before: HashMap<Digest, Mean>,
 }
 
-/// The key of a route as a request gives it, before status, type and coding are known, and the key of all paths.
+/// The keys of a route as known from the request, before status, type and coding are known: its own and that of all
+/// paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRoute {
     pub(super) own: Digest,
@@ -41,7 +43,7 @@ struct Mean {
 }
 
 impl ServiceRoute {
-    /// Returns the keys of the route by only site, method and path.
+    /// Returns the keys of the route, from its site, method and path.
     pub fn of(route: &Route) -> ServiceRoute {
         let (own, all) = route.asked();
         ServiceRoute { own, all }
@@ -66,7 +68,7 @@ impl ServiceTimes {
         mean.map_or(Nanos::ZERO, |mean| Nanos(mean.nanos as u64))
     }
 
-    /// Returns the mean time of the requests of this route; `None` while too little is known of the route itself.
+    /// Returns the mean time of this route's requests; `None` if too little is known of the route itself.
     pub fn known(&self, route: ServiceRoute) -> Option<Nanos> {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         own.map(|mean| Nanos(mean.nanos as u64))

@@ -11,28 +11,28 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
 
-/// The maximum number of jobs that the guard passes over in one call because their classes are at their maximum rates.
+/// The maximum number of jobs that the guard skips in one call because their classes are at their maximum rates.
 const PARKED_PER_LOOK_MAX: usize = 64;
 
 /// The limits of all classes.
 #[derive(Debug)]
 pub struct Limits {
     ceilings: Ceilings,
-    /// The slots, with a level for each class; a class without a limit has no jobs there. `None` while no class has a
+    /// The slots, with a level for each class. Classes without a limit have no jobs in it. `None` if no class has a
     /// limit.
     slots: Option<Slots>,
     sharing: Sharing,
     is_limited: Vec<bool>,
-    /// The scheduler slots of limited classes' jobs, by job number.
+    /// The scheduler slots of the jobs in limited classes, by job number.
     jobs: HashMap<u64, u32>,
-    /// The jobs that run at the next call, in place of jobs that have ended.
+    /// The jobs that resume at the next call, in place of jobs that have ended.
     woken: Vec<u64>,
-    /// The jobs that the guard chose while their class was at its maximum rate.
+    /// The jobs, by class, that the guard chose while their class was at its maximum rate.
     parked: HashMap<u16, Vec<JobId>>,
 }
 
 impl Limits {
-    /// Makes the limits of a table's classes, which have the same indices in the policy.
+    /// Makes the limits for the classes of a table. The policy must use the same indices.
     pub fn new(table: &ClassTable) -> Limits {
         let mut limits = Limits {
             ceilings: Ceilings::default(),
@@ -47,7 +47,7 @@ impl Limits {
         limits
     }
 
-    /// Returns the class of a job; a number past the last class counts as the last.
+    /// Returns the class of a job; a class number that is too high counts as the last class.
     fn class_of(&self, job: &Job) -> u16 {
         job.class.min((self.is_limited.len() - 1) as u16)
     }
@@ -86,8 +86,8 @@ impl Limits {
         go_on
     }
 
-    /// Claims a slot for a new job of a class. Returns whether it may run, and the jobs that sleep from now on: the job
-    /// itself, or another that gives way to it.
+    /// Claims a slot for a new job of a class. Returns whether the job may run, and the jobs that sleep from now on:
+    /// the job itself, or another that makes way for it.
     pub fn claim(&mut self, id: JobId, job: &Job) -> (bool, Vec<JobId>) {
         let class = self.class_of(job);
         let Some(slots) = self.slots.as_mut().filter(|_| self.is_limited[usize::from(class)]) else {
@@ -104,7 +104,7 @@ impl Limits {
         (may_run, sleepers)
     }
 
-    /// Releases the slot of a job that has left; the job that replaces it resumes at the next call.
+    /// Releases the slot of a job that has left. The job that takes it resumes at the next call.
     pub fn release(&mut self, number: u64) {
         if self.jobs.remove(&number).is_some()
             && let Some(Turn::Run(next)) = self.slots.as_mut().and_then(|slots| slots.depart(number))
@@ -113,12 +113,12 @@ impl Limits {
         }
     }
 
-    /// Takes the jobs that resume in place of others.
+    /// Takes the jobs that are to resume.
     pub fn take_woken(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.woken).into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
     }
 
-    /// Charges bytes that were handed down to the class of the job.
+    /// Charges handed-down bytes to the class of the job.
     pub fn charge(&mut self, now: Nanos, job: &Job, wire_bytes: u64, order: &mut Order) {
         let class = self.class_of(job);
         if self.ceilings.on_sent(now, class, wire_bytes) {
@@ -126,13 +126,13 @@ impl Limits {
         }
     }
 
-    /// Returns a class that is below its maximum rate again.
+    /// Returns a class that has just fallen below its maximum rate, if any.
     pub fn poll_ceiling(&mut self, now: Nanos) -> Option<u16> {
         self.ceilings.poll(now)
     }
 
-    /// Returns the time at which the jobs that wait for their class must be checked; `past` (immediately) if there are
-    /// jobs to resume.
+    /// Returns the time at which the jobs that wait for their class must be checked; `past`, which means immediately,
+    /// if jobs are to resume.
     pub fn poll_timeout(&self, past: Nanos) -> Option<Nanos> {
         if self.woken.is_empty() { self.ceilings.next() } else { Some(past) }
     }
@@ -142,7 +142,7 @@ impl Limits {
         (0..self.is_limited.len() as u16).filter(|class| self.ceilings.is_held(*class))
     }
 
-    /// Keeps the guard from helping jobs of a class at its maximum rate, so that it helps the jobs behind them instead.
+    /// Keeps the guard from helping jobs of a class at its maximum rate, so that it helps the jobs after them.
     pub fn park(&mut self, jobs: &Jobs, order: &mut Order) {
         for _ in 0..PARKED_PER_LOOK_MAX {
             let Some(slot) = order.waits_longest() else { return };
@@ -156,7 +156,7 @@ impl Limits {
         }
     }
 
-    /// Lets the guard watch the jobs of this class again.
+    /// Lets the guard help the jobs of this class again.
     pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
         for id in self.parked.remove(&class).into_iter().flatten() {
             let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };
@@ -168,7 +168,7 @@ impl Limits {
 }
 
 impl Scheduler {
-    /// Returns whether the class of the job is at its maximum rate, which is a rate of the link.
+    /// Returns whether the job's class is at its maximum rate. The rate applies only on the link.
     pub fn is_at_class_rate(&self, job: &Job) -> bool {
         !job.bypasses_link() && self.limits.as_ref().is_some_and(|limits| limits.ceilings.is_held(limits.class_of(job)))
     }

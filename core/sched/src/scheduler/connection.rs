@@ -1,39 +1,39 @@
-//! A connection of several responses: the jobs on it, and the one that it offers to the order.
+//! A connection with several responses: the jobs on it, and the one that it offers to the order.
 //!
 //! Connections of HTTP/2 and HTTP/3 carry many responses simultaneously. The order then has two levels: a connection
-//! offers its best ready job, and the policy orders the offered jobs. The minimum of the minima is the minimum, so a
-//! policy by rank loses nothing. A client's wishes (urgency and incremental, RFC 9218) apply only within its
-//! connection, so no client can take the link from another by calling everything urgent.
+//! offers its best ready job, and the policy orders the offered jobs. A policy by rank loses nothing, because the
+//! minimum of minima is the overall minimum. A client's wishes (urgency and incremental, RFC 9218) apply only within
+//! its connection, so no client can take the link from another by marking everything urgent.
 //!
-//! With classes a connection offers a job to each of them, its lanes ([`crate::Policy::lane_of`]). A single offer would
-//! let a client's wishes decide between classes: a class at its maximum rate would hold up all responses of the
+//! With classes a connection offers a job to each of them, its lanes ([`crate::Policy::lane_of`]). With a single offer,
+//! a client's wishes would decide between classes: a class at its maximum rate would hold up all responses of the
 //! connection, and an urgent job of a lower class would hold up the jobs of a higher one.
 //!
 //! Within a connection, urgency goes first (RFC 9218 section 10), then the policy's own order. Incremental responses
-//! whose keys are alike (the same power of two) take turns, because each is useful in parts.
+//! with similar keys (the same power of two) take turns, because each is useful in parts.
 
 use units::Nanos;
 use units::wire::Framing;
 
 use crate::grow::reserve_one;
 
-/// The maximum number of jobs on one connection: as many streams as HTTP/2 servers commonly allow (RFC 9113 section
-/// 6.5.2 asks for no fewer than 100).
+/// The maximum number of jobs on one connection. It matches the streams that HTTP/2 servers commonly allow (RFC 9113
+/// section 6.5.2 recommends at least 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
-/// The highest urgency number of the responses without which a browser shows nothing: documents, style sheets, blocking
-/// scripts.
+/// The highest urgency number of responses that a browser needs before it shows anything: documents, style sheets,
+/// blocking scripts.
 const VIEW_URGENCY: u8 = 1;
 
 /// The capacity that a connection without ready jobs keeps.
 const READY_KEPT: usize = 4;
 
-/// A client's wish for one response among its own (RFC 9218 section 4).
+/// A client's preference for one of its responses (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precedence {
     /// 0 is served first, 7 last.
     pub urgency: u8,
-    /// True if the response is useful in parts, so that it takes turns with similar ones.
+    /// True if parts of the response are useful, so that it takes turns with similar responses.
     pub is_incremental: bool,
 }
 
@@ -44,20 +44,20 @@ impl Default for Precedence {
     }
 }
 
-/// The reason why a job, or a connection, is not ready. It is ready when the last reason is gone.
+/// The reason why a job or connection is not ready. It becomes ready when its last reason is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// The socket is full, or the connection's window is shut.
     Connection = 1,
     /// The bytes are not in memory yet.
     Disk = 2,
-    /// The source, an upstream server, has sent no more.
+    /// The source, an upstream, has sent no more bytes.
     Source = 4,
-    /// The window of its stream is shut (RFC 9113 section 5.2).
+    /// The stream's flow-control window is shut (RFC 9113 section 5.2).
     Stream = 8,
-    /// The client has received all that its limit allows for now.
+    /// The client has received as much as its rate limit allows for now.
     Limit = 16,
-    /// The class has its maximum number of concurrent responses.
+    /// The class already has its maximum of concurrent responses.
     Slot = 32,
 }
 
@@ -70,7 +70,7 @@ impl Waits {
         self.0 |= why as u8;
     }
 
-    /// Removes the reason; returns whether it was the last.
+    /// Removes the reason; returns true if it was the last one.
     pub fn remove(&mut self, why: Why) -> bool {
         let before = self.0;
         self.0 &= !(why as u8);
@@ -96,8 +96,8 @@ impl Waits {
     }
 }
 
-/// The id of a connection in the system. [`crate::Scheduler::open`] is the only source of ids; the id of a closed
-/// connection is recognised.
+/// The id of a connection in the system. Only [`crate::Scheduler::open`] creates ids, and the id of a closed connection
+/// is recognised as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(crate) slot: u32,
@@ -111,7 +111,7 @@ struct ReadyKey {
     urgency: u8,
     key: u64,
     /// The turn: 0 for a job that is not incremental, which goes before incremental jobs of the same power of two;
-    /// otherwise it grows with the job's last turn.
+    /// otherwise it grows with each turn of the job.
     turn: u64,
     number: u64,
 }
@@ -122,14 +122,14 @@ struct Member {
     number: u64,
     precedence: Precedence,
     class: u16,
-    /// [`Standing::lane`], once the job was ready.
+    /// [`Standing::lane`], since the job was first ready.
     lane: u16,
-    /// The fields of [`Standing`], which is larger by half.
+    /// The fields of [`Standing`], kept separately because that struct is half as large again.
     key: u64,
     size: u64,
     has_size: bool,
     is_ready: bool,
-    /// The last turn of the job, counted in grants of the connection.
+    /// The job's last turn, counted in grants of the connection.
     had_turn: u64,
 }
 
@@ -168,9 +168,9 @@ pub struct Standing {
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
     pub lane: u16,
-    /// The slot of the job that stands in the order; `None` if no job of the lane is ready.
+    /// The slot of the job in the order; `None` if no job of the lane is ready.
     pub slot: Option<u32>,
-    /// The time since which the connection has had a ready job of the lane, and no byte of the lane was sent.
+    /// The time since which the connection has had a ready job in the lane, and no byte of the lane was sent.
     pub waits_since: Nanos,
 }
 
@@ -179,17 +179,17 @@ pub struct Connection {
     pub number: u64,
     pub framing: Framing,
     pub waits: Waits,
-    /// The payload of the connection so far, which determines where its segments end.
+    /// The connection's payload bytes so far. They determine where its segments end.
     pub carried_bytes: u64,
-    /// The offers of the connection: at most one for each lane that a job on it has.
+    /// The connection's offers: at most one for each lane of its jobs.
     offers: Vec<Offer>,
-    /// The [`Offer::waits_since`] of offers to the lanes of another policy.
+    /// The [`Offer::waits_since`] of the offers made under the previous policy.
     waited_since: Nanos,
     turns: u64,
-    /// True if the client has set a precedence other than the default for any job so far.
+    /// True if the client has ever set a precedence other than the default on this connection.
     has_wishes: bool,
     members: Vec<Member>,
-    /// The ready jobs with their slots; the first of the order is last.
+    /// The ready jobs with their slots, in reverse order: the first job is last.
     ready: Vec<(ReadyKey, u32)>,
 }
 
@@ -213,7 +213,7 @@ impl Connection {
         self.members.len()
     }
 
-    /// The jobs on it, by slot and number, in order of arrival.
+    /// The connection's jobs, by slot and number, in order of arrival.
     pub fn jobs(&self) -> impl Iterator<Item = (u32, u64)> {
         self.members.iter().map(|member| (member.slot, member.number))
     }
@@ -247,7 +247,8 @@ impl Connection {
         }
     }
 
-    /// Starts the wait of the job's lane, unless the lane already waits. Must be called before the job becomes ready.
+    /// Starts the wait of the job's lane, unless the lane is waiting already. Must be called before the job becomes
+    /// ready.
     pub fn begin_wait(&mut self, now: Nanos, slot: u32, lane: u16) {
         let offer = self.offer_of(lane);
         if offer.slot.is_none() {
@@ -258,19 +259,19 @@ impl Connection {
         }
     }
 
-    /// Starts the wait of all lanes now, because nothing else keeps the connection from being sent.
+    /// Starts the wait of all lanes now, because nothing else keeps the connection from sending.
     pub fn begin_waits(&mut self, now: Nanos) {
         self.offers.iter_mut().for_each(|offer| offer.waits_since = now);
     }
 
-    /// Records that bytes of the job were sent; its lane waits from now on for the next. Returns the time since which
-    /// it had waited.
+    /// Records that bytes of the job were sent; its lane starts to wait for the next ones. Returns the time at which
+    /// the previous wait began.
     pub fn end_wait(&mut self, now: Nanos, slot: u32) -> Nanos {
         let lane = self.lane_of(slot);
         std::mem::replace(&mut self.offer_of(lane).waits_since, now)
     }
 
-    /// Returns the time since which the lane of the job has had no byte although it was ready.
+    /// Returns the time since which the job's lane has been ready without getting a byte.
     pub fn waits_since(&self, slot: u32) -> Nanos {
         self.offer(self.lane_of(slot)).map_or(self.waited_since, |offer| offer.waits_since)
     }
@@ -288,7 +289,7 @@ impl Connection {
         self.offers.iter_mut().find(|offer| offer.lane == lane)
     }
 
-    /// Returns the offer to this lane, and makes it if there is none.
+    /// Returns the offer to this lane, creating it if necessary.
     pub fn offer_of(&mut self, lane: u16) -> &mut Offer {
         let at = self.offers.iter().position(|offer| offer.lane == lane).unwrap_or_else(|| {
             reserve_one(&mut self.offers);
@@ -298,19 +299,19 @@ impl Connection {
         &mut self.offers[at]
     }
 
-    /// Returns whether the job stands in the order for the connection.
+    /// Returns whether the job is the connection's offer in the order.
     pub fn is_offered(&self, slot: u32) -> bool {
         self.offers.iter().any(|offer| offer.slot == Some(slot))
     }
 
-    /// Forgets the offers, because another policy has other lanes.
+    /// Forgets the offers, because a new policy has other lanes.
     pub fn withdraw(&mut self) {
         let waited_since = self.offers.iter().map(|offer| offer.waits_since).min();
         self.waited_since = waited_since.unwrap_or(self.waited_since);
         self.offers.clear();
     }
 
-    /// Returns the lane of a job that was ready; no search is needed if there is only one lane.
+    /// Returns the lane of a job that has been ready; searches only if there are several lanes.
     fn lane_of(&self, slot: u32) -> u16 {
         if let [offer] = &self.offers[..] {
             return offer.lane;
@@ -318,7 +319,7 @@ impl Connection {
         self.members.iter().find(|member| member.slot == slot).map_or(0, |member| member.lane)
     }
 
-    /// Makes the job ready with this standing, or not ready if `None`.
+    /// Makes the job ready with this standing, or, if `None`, not ready.
     pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         self.change(slot, |member| {
             member.is_ready = standing.is_some();
@@ -377,21 +378,20 @@ impl Connection {
     /// if it is not the job's own rank.
     ///
     /// A connection is ranked by its stage. The first stage of a page is everything that its first view needs (urgency
-    /// 0 and 1), the second is the rest. A page is shown when all its style sheets are there, so one of ten helps no
-    /// client, and a page with little left ends before one with much. This is SRPT of stages, and has the shortest
-    /// times to first view and to whole page (docs/notebook/carriers.md). Responses of a client that has never stated a
-    /// wish are assumed to be independent, and the connection is ranked by the first. The stage never ranks a
-    /// connection ahead of its first job: wishes take nothing from other clients. In an order that is not by size, a
-    /// connection is ranked by the job that it offers.
+    /// 0 and 1); the second is the rest. A page is shown when all its style sheets are there, so one of ten helps
+    /// nobody, and a page with little left ends before one with much. This is SRPT for stages. It has the shortest
+    /// times to first view and to the whole page (docs/notebook/carriers.md). Responses of a client that has never set
+    /// a precedence are assumed to be independent, and the connection is ranked by the first one. A stage never ranks a
+    /// connection ahead of its first job, so precedences take nothing from other clients. In an order that is not by
+    /// size, a connection is ranked by the job that it offers.
     pub fn best_stage(&self, lane: u16) -> Option<(u32, Option<u64>)> {
         let slot = self.best(lane)?;
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
 
-    /// Returns the total of the sizes of the ready jobs in the first job's class: the jobs of the first view if the
-    /// first job is one of them, otherwise all. Unknown sizes are left out. Returns `None` if the first job has no
-    /// size.
+    /// Returns the total size of the ready jobs in the first job's stage: the jobs of the first view if the first job
+    /// is one of them, and otherwise all jobs. Unknown sizes are left out. Returns `None` if the first job has no size.
     fn stage(&self, first: u32) -> Option<u64> {
         let first = self.members.iter().find(|member| member.slot == first)?;
         first.size()?;

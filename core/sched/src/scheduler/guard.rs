@@ -1,31 +1,31 @@
-//! The anti-starvation guard: no ready response goes longer than a stated time without a byte.
+//! The anti-starvation guard: no ready response goes without a byte for longer than a stated time.
 //!
-//! A share of all granted bytes is reserved, outside the order by rank, so waiting never changes a rank. It goes to the
-//! response that has waited longest since its last byte, a grant at a time, and then that response is last in line.
-//! With `n` responses ready, each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at
+//! A share of all granted bytes is reserved outside the order, so waiting never changes a rank. It goes to the response
+//! that has waited longest since its last byte, one grant at a time; after its grant that response is last in line.
+//! With `n` ready responses, each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at
 //! any load.
 //!
-//! Giving the share to the oldest response instead would bound nothing: among five downloads under a load of 1.05 the
-//! second waited 4,182 s for its first byte, the fifth 16,725 s. The share is not spent on waits that no user notices
-//! either: a response is helped once it has waited [`PATIENCE`], which keeps the guard from disturbing the order while
-//! the load is bearable.
+//! If the share went to the oldest response instead, nothing would be bounded: among five downloads under a load of
+//! 1.05, the second waited 4,182 s for its first byte and the fifth 16,725 s. Nor is the share spent on waits that no
+//! user notices: a response is helped only after it has waited for [`PATIENCE`], so that the guard does not disturb the
+//! order while the load is bearable.
 
 use units::{Nanos, Rate};
 
 use crate::pacing::pace::RECORD_FOR;
 
-/// A response that got a byte within this time is not helped. People notice a wait after a second (Nielsen 1993,
-/// chapter 5). A shorter time disturbs the order more often; a longer one makes the bound longer.
+/// A response that got a byte within this time is not helped. People notice a wait after about a second (Nielsen 1993,
+/// chapter 5). A shorter time would disturb the order more often; a longer one would make the bound longer.
 pub const PATIENCE: Nanos = Nanos::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
     permille: u32,
-    /// Thousandths of a byte that the waiting jobs are owed.
+    /// Thousandths of a byte owed to the waiting jobs.
     owed: u64,
 }
 
-/// The time that a ready response can go without a byte: `fixed + per_response × (responses ready)`.
+/// The maximum time that a ready response goes without a byte: `fixed + per_response × (responses ready)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitBound {
     pub fixed: Nanos,
@@ -39,13 +39,13 @@ impl WaitBound {
 }
 
 impl Guard {
-    /// Makes a guard with a share of `permille` thousandths of the bytes, at most 1000; zero switches it off.
+    /// Makes a guard with a share of `permille` thousandths of the bytes, at most 1000; zero disables it.
     pub fn new(permille: u32) -> Guard {
         assert!(permille <= 1000, "a share of {permille} per mille");
         Guard { permille, owed: 0 }
     }
 
-    /// Returns the guard as the successor of `before`: it takes over the owed bytes if the share is the same.
+    /// Returns the guard as the successor of `before`. It takes over the owed bytes if the share is the same.
     pub(crate) fn succeeding(self, before: Guard) -> Guard {
         if self.permille == before.permille { before } else { self }
     }
@@ -54,8 +54,8 @@ impl Guard {
         self.permille == 0
     }
 
-    /// Returns the bound that the guard promises on a link of this rate with grants of this many wire bytes: each grant
-    /// costs its own bytes and the bytes that earn it. Returns `None` if the guard is off.
+    /// Returns the bound that the guard guarantees on a link of this rate with grants of this many wire bytes. Each
+    /// grant takes its own bytes and the bytes that earn it. Returns `None` if the guard is off.
     pub fn wait_bound(&self, rate: Rate, grant_wire_bytes: u64) -> Option<WaitBound> {
         if self.is_off() {
             return None;
@@ -66,13 +66,13 @@ impl Guard {
         Some(WaitBound { fixed: PATIENCE + per_response, per_response })
     }
 
-    /// Returns whether a grant of this many wire bytes is due to a response that has waited since `since`.
+    /// Returns whether a response that has waited since `since` is due a grant of this many wire bytes.
     pub(crate) fn is_due(&self, now: Nanos, since: Nanos, grant_wire_bytes: u64) -> bool {
         !self.is_off() && now - since >= PATIENCE && self.owed >= grant_wire_bytes.saturating_mul(1000)
     }
 
-    /// Records a charge to the link. The response that has waited longest would be granted `grant_wire_bytes`; no more
-    /// than that is owed, since otherwise a burst against the order would follow a quiet time.
+    /// Records bytes charged to the link. The response that has waited longest would get a grant of `grant_wire_bytes`.
+    /// At most that much is owed, because otherwise a quiet time would be followed by a burst against the order.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64, grant_wire_bytes: u64) {
         self.owed = self
             .owed
@@ -85,7 +85,7 @@ impl Guard {
         self.owed = self.owed.saturating_sub(grant_wire_bytes.saturating_mul(1000));
     }
 
-    /// Clears the owed bytes when no job waits.
+    /// Clears the owed bytes because no job waits.
     pub(crate) fn forget(&mut self) {
         self.owed = 0;
     }

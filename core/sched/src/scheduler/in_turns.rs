@@ -1,5 +1,5 @@
-//! Reports the scheduler's jobs to [`Turns`], if the caller wants them compared with the service that they would have
-//! received in turns.
+//! Reports the scheduler's jobs to [`Turns`], for callers that compare the order with the service that the jobs would
+//! have received by taking turns.
 
 use units::Nanos;
 
@@ -9,22 +9,22 @@ use crate::scheduler::job::NO_CONNECTION;
 use crate::{JobId, Scheduler, Turns};
 
 impl Scheduler {
-    /// Returns the scheduler, which from now on also computes, while the link has a rate, the service that its jobs
-    /// would have received in turns.
+    /// Returns the scheduler, set to compute the service that its jobs would have received by taking turns, as long as
+    /// the link has a rate.
     pub fn with_turns(self) -> Scheduler {
         assert!(self.jobs.is_empty(), "jobs are followed from the first on");
         Scheduler { turns: Some(Box::default()), ..self }
     }
 
-    /// Counts the job, requested at `since`, under this label in the comparison with turns. Returns false if the job
+    /// Includes the job, requested at `since`, in the comparison with turns, under this label. Returns false if the job
     /// has departed or is not followed.
     pub fn compare(&mut self, id: JobId, since: Nanos, label: u8) -> bool {
         let is_there = self.jobs.get(id).is_some();
         self.turns.as_mut().is_some_and(|turns| is_there && turns.compare(id.slot, since, label))
     }
 
-    /// Returns the service that the jobs would have received in turns by now; `None` unless the scheduler was made by
-    /// [`Scheduler::with_turns`].
+    /// Returns the service that the jobs would have received by taking turns until now; `None` unless the scheduler was
+    /// made by [`Scheduler::with_turns`].
     pub fn turns(&mut self, now: Nanos) -> Option<&Turns> {
         self.advance_turns(now);
         self.turns.as_deref()
@@ -55,8 +55,8 @@ impl Scheduler {
         self.turns.iter_mut().filter(|_| is_there).for_each(|turns| turns.carry(id.slot, bytes));
     }
 
-    /// Updates whether a job, or each job of a connection, waits for anything but its turn. A wait for a slot of a
-    /// class is part of the order and does not count.
+    /// Updates whether a job, or each job of a connection, waits for something other than its turn. Waiting for a slot
+    /// of a class is part of the order and does not count.
     pub(super) fn note_turns(&mut self, who: Waiter) {
         if self.turns.is_none() {
             return;

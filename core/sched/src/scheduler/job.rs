@@ -8,65 +8,65 @@ use crate::routes::Curve;
 use crate::scheduler::Overrun;
 use crate::scheduler::connection::{Waits, Why};
 
-/// The value in place of a carried rank for a job that has its own rank.
+/// Marks a job that has its own rank, in place of a carried one.
 pub(crate) const OWN_RANK: u64 = u64::MAX;
 
-/// The value in place of a connection's slot for a job without a connection.
+/// Marks a job without a connection, in place of a connection's slot.
 pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 
-/// The pause after which a response of unknown size starts over in the order. Bytes that its source sends after it are
-/// another message of a stream of events, a tunnel or a followed log, and the bytes sent before it predict nothing
-/// about their number.
+/// The pause of a source after which a response of unknown size is ranked as if it had just begun. Bytes after such a
+/// pause are a new message in a stream of events, a tunnel or a followed log, and the bytes before it predict nothing
+/// about the message's length.
 pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 
 /// The number of bytes of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Exactly this many, head included.
+    /// Exactly this many bytes, including the head.
     Known(u64),
-    /// At least this many; the end is reported by [`crate::Scheduler::on_end`]. Each policy documents its use of this
-    /// size; [`crate::Scheduler::on_curve`] supplies the rank that the sizes of similar responses suggest.
+    /// At least this many bytes; [`crate::Scheduler::on_end`] reports the end. Each policy documents how it treats this
+    /// size. [`crate::Scheduler::on_curve`] supplies the rank that the sizes of similar responses suggest.
     AtLeast(u64),
 }
 
-/// The properties of a job that are known when it arrives.
+/// The properties of a job when it arrives.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub size: Size,
-    /// The way in which this connection cuts its payload; grants are whole segments if possible.
+    /// The way in which the connection cuts its payload into segments. Grants are whole segments if possible.
     pub framing: Framing,
-    /// The class, from 0, for policies with classes; a number past their last class counts as the last.
+    /// The class, from 0, for policies with classes; a number that is too high counts as the last class.
     pub class: u16,
-    /// The client, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, used as an
-    /// index.
+    /// The client, for an order that is fair between clients ([`crate::policy::ByClient`]). It is a small number,
+    /// because it is used as an index.
     pub client: u32,
-    /// The path, for policies that use it ([`crate::Policy::needs_path`]). A path that is found out later is given to
+    /// The path, for policies that use it ([`crate::Policy::needs_path`]). If it becomes known later, call
     /// [`crate::Scheduler::on_path`].
     pub path: Path,
-    /// True if its bytes do not use the link: they leave while the link takes no grant, and are not charged to it.
+    /// True if the job's bytes do not use the link. They are sent while the link takes no grant, and are not charged to
+    /// it.
     pub bypasses_link: bool,
 }
 
 impl Arrival {
-    /// Makes a job of the first class and client on a connection with ordinary Ethernet segments and an unknown path.
+    /// Makes a job of the first class and client, on a connection with ordinary Ethernet segments and an unknown path.
     pub fn of(size: Size) -> Arrival {
         Arrival { size, framing: Framing::ETHERNET, class: 0, client: 0, path: Path::default(), bypasses_link: false }
     }
 }
 
-/// The id of a job in the system. [`crate::Scheduler::arrive`] is the only source of ids; the id of a departed job is
-/// recognised, and every call with it is a no-op.
+/// The id of a job in the system. Only [`crate::Scheduler::arrive`] creates ids. The id of a departed job is
+/// recognised, and every call with it does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobId {
     pub(crate) slot: u32,
-    /// The position in the order of arrival, from 0. Never used twice, so it also distinguishes a stale id from a live
+    /// The number in the order of arrival, from 0. It is never reused, so it also distinguishes a stale id from a live
     /// one.
     pub number: u64,
 }
 
 impl JobId {
-    /// Returns a small integer that no other job in the system has: an index for data that the caller keeps for the
-    /// job.
+    /// Returns a small integer that no other job in the system has, as an index for the caller's data about the job.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -75,7 +75,7 @@ impl JobId {
 /// A response being sent, as a policy sees it.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The arrival number, which is the tie-breaker of every policy.
+    /// The arrival number, by which every policy breaks ties.
     pub number: u64,
     pub arrived_at: Nanos,
     pub size: Size,
@@ -87,31 +87,31 @@ pub struct Job {
     pub(crate) blind: Blind,
     /// The reasons why the job waits; it is ready if this is empty.
     pub(crate) waits: Waits,
-    /// The slot of its connection, or [`NO_CONNECTION`] if it has a connection to itself.
+    /// The slot of the job's connection; [`NO_CONNECTION`] if the job has a connection to itself.
     pub(crate) connection: u32,
-    /// The rank of the stage that it represents on its connection, or [`OWN_RANK`].
+    /// The rank of the stage that the job represents on its connection, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
-    /// The time since which the job has been ready without a byte, or has waited for its source.
+    /// The time since which the job has been ready without getting a byte, or has waited for its source.
     pub(crate) waits_since: Nanos,
 }
 
-/// The data that ranks a job while its size is not known.
+/// The data that ranks a job while its size is unknown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blind {
     /// The curve of the sizes of similar responses.
     pub curve: Option<Arc<Curve>>,
-    /// The bytes sent before its source last paused ([`SOURCE_PAUSE`]); 0 without a pause.
+    /// The bytes sent before the source last paused ([`SOURCE_PAUSE`]); 0 without a pause.
     pub before_pause: u64,
 }
 
-/// A [`Framing`] in a third of its memory, because a client may have a hundred waiting jobs. Values that no real packet
-/// has are limited to the range of the field.
+/// A [`Framing`] in a third of the memory, because a client may have a hundred waiting jobs. Values that no real packet
+/// has are clamped to the range of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packed {
     segment_bytes: u32,
     header_bytes: u16,
     syn_ack_bytes: u8,
-    /// True if its packets do not use the link.
+    /// True if the job's packets do not use the link.
     bypasses_link: bool,
 }
 
@@ -143,7 +143,7 @@ impl From<Packed> for Framing {
 }
 
 impl Job {
-    /// The way in which its connection cuts its payload.
+    /// The way in which the job's connection cuts its payload into segments.
     pub fn framing(&self) -> Framing {
         self.framing.into()
     }
@@ -170,19 +170,19 @@ impl Job {
         }
     }
 
-    /// Returns the bytes still to send; the minimum if the size is not known.
+    /// Returns the bytes still to send; a lower bound if the size is unknown.
     pub fn remaining(&self) -> u64 {
         match self.size {
             Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
         }
     }
 
-    /// Returns the bytes sent since its source last paused, by which an order by attained service ranks.
+    /// Returns the bytes sent since the source last paused. Orders by attained service rank by these.
     pub(crate) fn attained_anew(&self) -> u64 {
         self.attained - self.blind.before_pause
     }
 
-    /// Records that its source has bytes again, after a wait since `waits_since`.
+    /// Records that the source has bytes again, after a wait since `waits_since`.
     pub(crate) fn on_source(&mut self, now: Nanos) {
         if self.waits_for(Why::Source) && self.known().is_none() && now - self.waits_since >= SOURCE_PAUSE {
             self.blind.before_pause = self.attained;
@@ -197,13 +197,12 @@ impl Job {
         }
     }
 
-    /// Returns the bytes it has left, if known.
+    /// Returns the bytes that the job has left, if known.
     pub fn known_left(&self) -> Option<u64> {
         self.known().map(|bytes| bytes.saturating_sub(self.attained))
     }
 
-    /// Counts bytes that were sent, up to the job's size. Returns the number counted, and the overrun if more bytes
-    /// were sent.
+    /// Counts sent bytes, up to the job's size. Returns the number counted, and an overrun if more were sent.
     pub(crate) fn attain(&mut self, bytes: u64) -> (u64, Option<Overrun>) {
         let (before, found_bytes) = (self.attained, self.attained.saturating_add(bytes));
         let size_bytes = self.known().unwrap_or(u64::MAX);
@@ -211,33 +210,33 @@ impl Job {
         (self.attained - before, (found_bytes > size_bytes).then_some(Overrun { size_bytes, found_bytes }))
     }
 
-    /// Returns the rank in an order by size: the carried rank if the job has one, else `own`.
+    /// Returns the rank in an order by size: the carried rank if there is one, and otherwise `own`.
     pub(crate) fn rank_or(&self, own: u64) -> u64 {
         if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
-    /// Returns the slot of the job or connection that takes turns under a round-robin policy: its connection, or the
-    /// job itself, in `slot`, if it has none.
+    /// Returns the slot that takes turns under a round-robin policy: that of the connection, or `slot`, the job's own,
+    /// if it has none.
     pub(crate) fn turn(&self, slot: u32) -> u32 {
         if self.connection == NO_CONNECTION { slot } else { self.connection }
     }
 
-    /// Returns whether no reported reason keeps the job from being sent.
+    /// Returns whether no reason keeps the job from being sent.
     pub fn is_ready(&self) -> bool {
         self.waits.is_empty()
     }
 
-    /// Returns whether only its reader keeps it from being sent.
+    /// Returns whether the job waits only for its reader.
     pub fn waits_for_reader(&self) -> bool {
         self.waits.is_for(Why::Connection)
     }
 
-    /// Returns whether this is among the reasons why the job is not ready.
+    /// Returns whether this is one of the reasons why the job is not ready.
     pub fn waits_for(&self, why: Why) -> bool {
         self.waits.contains(why)
     }
 
-    /// Returns whether its bytes do not use the link.
+    /// Returns whether the job's bytes do not use the link.
     pub fn bypasses_link(&self) -> bool {
         self.framing.bypasses_link
     }

@@ -1,4 +1,4 @@
-//! The jobs in the system and the connections they are on. Both are in one numbering of slots, and no two share a slot.
+//! The jobs in the system and their connections. Both use the same numbering of slots, and no two share a slot.
 
 use units::Nanos;
 use units::wire::Framing;
@@ -9,7 +9,7 @@ use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK, Packed};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
-/// The maximum number of jobs in the system at a time: at most one per connection, and a process cannot have more
+/// The maximum number of jobs in the system. There is at most one per connection, and a process cannot have more
 /// descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
 /// The maximum number of open connections.
@@ -18,7 +18,7 @@ pub const CONNECTIONS_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Jobs {
     jobs: Vec<Option<Job>>,
-    /// The connections, by slot; a slot that holds a connection holds no job.
+    /// The connections, by slot. A slot that holds a connection holds no job.
     connections: Vec<Option<Box<Connection>>>,
     connection_count: usize,
     /// The slots that hold neither a job nor a connection.
@@ -38,12 +38,12 @@ impl Jobs {
         self.len() == 0
     }
 
-    /// Returns the maximum number of jobs that were in the system at a time.
+    /// Returns the maximum number of jobs that have been in the system at the same time.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Returns the bytes that all of the jobs still have to send; for a job of unknown size, the minimum.
+    /// Returns the bytes that all jobs still have to send; a lower bound for jobs of unknown size.
     pub fn left_bytes(&self) -> u64 {
         self.jobs.iter().flatten().map(Job::remaining).fold(0, u64::saturating_add)
     }
@@ -57,7 +57,7 @@ impl Jobs {
         self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
     }
 
-    /// Returns the job in a slot that the order named.
+    /// Returns the job in a slot that the order has returned.
     pub(crate) fn at(&self, slot: u32) -> &Job {
         self.jobs[slot as usize].as_ref().expect("a job of the order is in the system")
     }
@@ -71,12 +71,12 @@ impl Jobs {
         self.connection(id).into_iter().flat_map(Connection::jobs).map(|(slot, number)| JobId { slot, number })
     }
 
-    /// Returns whether the connection is open and takes no more bytes.
+    /// Returns whether the connection is open and takes no more bytes for now.
     pub fn is_blocked(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.waits.contains(Why::Connection))
     }
 
-    /// Returns whether the connection is open and may have one more job.
+    /// Returns whether the connection is open and can take one more job.
     pub(crate) fn has_room_on(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.len() < JOBS_PER_CONNECTION_MAX)
     }
@@ -85,7 +85,7 @@ impl Jobs {
         self.connections.get(id.slot as usize)?.as_deref().filter(|connection| connection.number == id.number)
     }
 
-    /// Returns the connection of a job that has one.
+    /// Returns the connection in this slot, which must hold one.
     pub(crate) fn connection_at(&self, at: u32) -> &Connection {
         self.connections[at as usize].as_ref().expect("its connection is open")
     }
@@ -99,7 +99,8 @@ impl Jobs {
         self.connection_at(at).jobs().next().is_some_and(|(slot, _)| self.at(slot).bypasses_link())
     }
 
-    /// Returns the jobs in the system, each with all reasons that keep it from being sent, including its connection's.
+    /// Returns the jobs in the system, each with all reasons that keep it from being sent, including those of its
+    /// connection.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job, Waits)> {
         self.jobs.iter().enumerate().filter_map(|(slot, job)| {
             let job = job.as_ref()?;
@@ -122,7 +123,8 @@ impl Jobs {
         all.filter(|(_, connection)| connection.is_some()).map(|(slot, _)| slot as u32).collect()
     }
 
-    /// Adds a job to the system, and, if `on` is given, to an open connection, whose framing the job then has.
+    /// Adds a job to the system and, if `on` is given, to an open connection. The job then gets the connection's
+    /// framing.
     pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
@@ -177,7 +179,7 @@ impl Jobs {
         self.vacant.push(id.slot);
     }
 
-    /// Returns the time since which the job, or its lane of a connection, has had no byte although it was ready.
+    /// Returns the time since which the job, or its lane on a connection, has been ready without getting a byte.
     pub(crate) fn waits_since(&self, slot: u32) -> Nanos {
         let job = self.at(slot);
         match job.connection {
@@ -186,8 +188,8 @@ impl Jobs {
         }
     }
 
-    /// Records that these bytes of the job, or of its lane of a connection, were sent; it waits from now on for the
-    /// next. Returns how long it waited for them, or `None` if there were no bytes.
+    /// Records that these bytes of the job, or of its lane on a connection, were sent; a new wait begins now. Returns
+    /// how long the previous wait lasted, or `None` if there were no bytes.
     pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
         let job = self.at_mut(slot);
         if job.connection == NO_CONNECTION {
@@ -202,7 +204,7 @@ impl Jobs {
         })
     }
 
-    /// Returns the grant that a ready job gets at this pace. It ends at the end of a segment of its connection.
+    /// Returns the grant that a ready job gets at this pace. It ends at the end of one of its connection's segments.
     pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
         let job = self.at(slot);
         let (bytes_max, room_bytes) = match job.connection {
@@ -221,7 +223,7 @@ impl Jobs {
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes, record_bytes }
     }
 
-    /// Returns the grant for this job of a connection in the space left in a segment already granted to another.
+    /// Returns a grant for this job of a connection that fills the rest of a segment already granted to another job.
     pub(crate) fn filling(&self, slot: u32, room_bytes: u64) -> Grant {
         let job = self.at(slot);
         let bytes_max = room_bytes.min(left_at_most(job));
@@ -233,7 +235,7 @@ impl Jobs {
         self.jobs.capacity()
     }
 
-    /// Gives back the memory of the slots behind the last in use, and returns the number of slots left.
+    /// Frees the memory of the slots after the last one in use, and returns the number of slots left.
     pub(crate) fn shrink(&mut self) -> usize {
         let is_connection = |slot: usize| self.connections.get(slot).is_some_and(Option::is_some);
         let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_connection(slot));
@@ -263,7 +265,7 @@ impl Jobs {
     }
 }
 
-/// Returns the grant of a job that has its connection to itself: only its last segment may be short.
+/// Returns the grant of a job that has a connection to itself. Only its last segment may be short.
 fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     if let Size::Known(_) = job.size
         && job.remaining().saturating_add(job.framing().segment_bytes) <= grant_bytes
@@ -275,7 +277,7 @@ fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     (grant_bytes - over).min(left_at_most(job))
 }
 
-/// Returns the maximum bytes that the job can have left.
+/// Returns the maximum bytes that the job may have left.
 fn left_at_most(job: &Job) -> u64 {
     match job.size {
         Size::Known(_) => job.remaining(),

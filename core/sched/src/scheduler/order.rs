@@ -1,5 +1,5 @@
-//! The ready jobs: in the policy's order, and by how long they have waited, for the guard. Jobs that bypass the link are
-//! ordered by the bytes they have left; neither the policy nor the guard learns of them.
+//! The ready jobs, in the policy's order and, for the guard, by how long they have waited. Jobs that bypass the link
+//! are ordered by the bytes they have left; neither the policy nor the guard sees them.
 
 use units::Nanos;
 
@@ -10,20 +10,21 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
-/// The lane of jobs that bypass the link on their connection: no class orders them.
+/// The lane of jobs that bypass the link, for which classes do not matter.
 const BYPASS_LANE: u16 = 0;
 
 pub struct Order {
     policy: Box<dyn Policy>,
-    /// True if the policy follows jobs, and whether it uses paths, asked only once because few policies do.
+    /// True if the policy follows jobs. The next field is true if it uses paths. Both are queried just once, because
+    /// few policies do either.
     follows_jobs: bool,
     needs_path: bool,
     guard: Guard,
-    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
+    /// The ready jobs, ordered by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
     /// The ready jobs that bypass the link.
     bypassing: RunQueue,
-    /// The slot whose outstanding grant was given against the policy.
+    /// The slot of the outstanding grant if the guard gave it against the policy.
     helped: Option<u32>,
     longest_wait: Nanos,
 }
@@ -42,13 +43,13 @@ impl Order {
         }
     }
 
-    /// Returns the order with a guard added; for a policy that starves no job it adds none.
+    /// Returns the order with a guard. A policy under which no job can starve gets none.
     pub(crate) fn with_guard(self, guard: Guard) -> Order {
         let guard = if self.policy.can_starve() { guard } else { self.guard };
         Order { guard, ..self }
     }
 
-    /// Installs another policy, which has no job yet, with a guard added to it.
+    /// Installs another policy, which has no jobs yet, together with a guard.
     pub(crate) fn replace_policy(&mut self, policy: Box<dyn Policy>, guard: Guard) {
         let (longest_wait, guard) = (self.longest_wait, guard.succeeding(self.guard));
         *self = Order { longest_wait, ..Order::new(policy).with_guard(guard) };
@@ -77,31 +78,31 @@ impl Order {
         jobs.get(id).map_or(0, |job| self.policy.band(id.slot, job))
     }
 
-    /// Returns the longest time that a ready job has waited for a byte so far; jobs that still wait are not included.
+    /// Returns the longest time that a ready job has waited for a byte so far. Jobs that are still waiting are not
+    /// included.
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// Returns whether no job of the link is ready; a job whose class is at its maximum rate is not.
+    /// Returns whether no job of the link is ready. A job whose class is at its maximum rate is not ready.
     pub fn is_idle(&self) -> bool {
         self.policy.first().is_none()
     }
 
-    /// Returns the ready job that bypasses the link and is served next: the one with the fewest bytes left.
+    /// Returns the next job among those that bypass the link: the ready one with the fewest bytes left.
     pub(crate) fn next_bypassing(&self) -> Option<u32> {
         self.bypassing.first()
     }
 
-    /// Returns the job that is served next: the policy's first, or a job that has waited too long, if the guard can pay
-    /// for it.
+    /// Returns the next job: the policy's first, or a job that has waited too long, if the guard can pay for it.
     pub(crate) fn next(&mut self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
         let first = self.policy.first()?;
         self.helped = self.overdue(jobs, pace, now).filter(|slot| *slot != first);
         Some(self.helped.unwrap_or(first))
     }
 
-    /// Returns the grant for the connection's next job in the space left in a segment already granted, since half a
-    /// packet wastes its headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
+    /// Returns a grant for the connection's next job that fills the rest of a segment already granted, because half a
+    /// packet wastes its headers. Must be called after [`crate::Scheduler::on_sent`] and before the next grant.
     pub fn filling(&self, jobs: &Jobs, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
         let offers = jobs.connection(id).filter(|_| room_bytes > 0)?.offers();
         let turn = |slot: u32, lane| match jobs.at(slot).bypasses_link() {
@@ -123,7 +124,7 @@ impl Order {
         self.guard.is_due(now, since, grant_wire_bytes(jobs, pace, slot)).then_some(slot)
     }
 
-    /// Credits the guard with its share of the bytes that the link carried.
+    /// Credits the guard with its share of the bytes that the link has carried.
     pub(crate) fn earn(&mut self, jobs: &Jobs, pace: &Pace, wire_bytes: u64) {
         if wire_bytes > 0
             && !self.guard.is_off()
@@ -133,7 +134,7 @@ impl Order {
         }
     }
 
-    /// Announces a new job to the policy; it is enqueued next.
+    /// Announces a new job to the policy; the job is enqueued next.
     pub(crate) fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
         if job.bypasses_link() {
             return;
@@ -146,7 +147,7 @@ impl Order {
         }
     }
 
-    /// Records that bytes of a job of the link were sent, which `job.attained` already includes.
+    /// Records that bytes of a job of the link were sent; `job.attained` already includes them.
     pub(crate) fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64, wire_bytes: u64) {
         if self.follows_jobs {
             self.policy.on_sent(slot, job, bytes);
@@ -156,26 +157,26 @@ impl Order {
         }
     }
 
-    /// Records that a byte was sent after this wait.
+    /// Records that a byte was sent after a wait of this length.
     pub(crate) fn on_waited(&mut self, wait: Nanos) {
         self.longest_wait = self.longest_wait.max(wait);
     }
 
-    /// Announces that the size of the job is known now.
+    /// Announces to the policy that the size of the job is known now.
     pub(crate) fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
         if self.follows_jobs && !job.bypasses_link() && matches!(job.size, Size::Known(_)) {
             self.policy.on_size(slot, before, job);
         }
     }
 
-    /// Announces that the job leaves the system; it must be out of the order already.
+    /// Announces to the policy that the job leaves the system; it must have left the order already.
     pub(crate) fn on_departure(&mut self, slot: u32, job: &Job) {
         if self.follows_jobs && !job.bypasses_link() {
             self.policy.on_departure(slot, job);
         }
     }
 
-    /// Places a job that is ready, or whose rank has changed.
+    /// Puts a job in its position if it is ready or its rank has changed.
     pub(crate) fn enqueue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
@@ -184,7 +185,7 @@ impl Order {
         self.place(slot, job, job.waits_since);
     }
 
-    /// Puts a job at its position in the order.
+    /// Inserts a job into the order.
     fn place(&mut self, slot: u32, job: &Job, waits_since: Nanos) {
         if job.bypasses_link() {
             return self.bypassing.set(slot, Key { rank: job.remaining(), number: job.number });
@@ -193,7 +194,7 @@ impl Order {
         self.wait(slot, waits_since, job.number);
     }
 
-    /// Takes a job out of its position in the order.
+    /// Removes a job from the order.
     fn displace(&mut self, slot: u32, job: &Job) {
         if job.bypasses_link() {
             return self.bypassing.remove(slot);
@@ -221,7 +222,7 @@ impl Order {
         }
     }
 
-    /// Takes out a job that is no longer ready; a no-op if it is not in the order.
+    /// Removes a job that is no longer ready; does nothing if it is not in the order.
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
@@ -232,8 +233,8 @@ impl Order {
         self.displace(slot, job);
     }
 
-    /// Starts the wait of the job's lane of its connection, unless the lane already waits. Must be called before the
-    /// job becomes ready.
+    /// Starts the wait of the job's lane on its connection, unless the lane is waiting already. Must be called before
+    /// the job becomes ready.
     pub(crate) fn begin_wait(&self, jobs: &mut Jobs, now: Nanos, slot: u32) {
         let (at, lane) = (jobs.at(slot).connection, self.lane_of(slot, jobs.at(slot)));
         if at != NO_CONNECTION {
@@ -241,8 +242,8 @@ impl Order {
         }
     }
 
-    /// Puts the connection's best job of each lane at its position in the order, and takes out the jobs that stood
-    /// there for the connection before.
+    /// Puts the connection's best job of each lane in its position in the order, and removes the jobs that the
+    /// connection had offered before.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
         for nth in 0..jobs.connection_at(at).offers().len() {
             let lane = jobs.connection_at(at).offers()[nth].lane;
@@ -250,8 +251,8 @@ impl Order {
         }
     }
 
-    /// Puts the connection's best job of this lane at its position in the order, and takes out the job that stood
-    /// there.
+    /// Puts the connection's best job of this lane in its position in the order, and removes the job that it had
+    /// offered before.
     fn offer_to(&mut self, lane: u16, jobs: &mut Jobs, at: u32) {
         let connection = jobs.connection_at_mut(at);
         let best = connection.best_stage(lane);
@@ -268,12 +269,12 @@ impl Order {
         }
     }
 
-    /// Returns the slot that has waited longest, among the jobs that the guard watches.
+    /// Returns the slot that has waited longest among the jobs that the guard watches.
     pub(crate) fn waits_longest(&self) -> Option<u32> {
         self.waiting.first()
     }
 
-    /// Lets the guard watch a ready job from now on.
+    /// Makes the guard watch a ready job from now on.
     pub(crate) fn wait(&mut self, slot: u32, since: Nanos, number: u64) {
         if !self.guard.is_off() {
             self.waiting.set(slot, Key { rank: since.0, number });

@@ -2,7 +2,7 @@
 //!
 //! The queue is an indexed binary heap. Keys are stored inline so that sifting touches one array, and a position per
 //! slot lets any job be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. It
-//! allocates only when more jobs are in the system than ever before.
+//! allocates only if more jobs are in the system than ever before.
 
 use crate::grow::{grow_to, reserve_one};
 
@@ -36,7 +36,7 @@ impl RunQueue {
         self.heap.first().map(|&(_, slot)| slot)
     }
 
-    /// Puts the slot at its position, whether or not it was already in the queue.
+    /// Puts the slot in its position, whether or not it is in the queue already.
     pub fn set(&mut self, slot: u32, key: Key) {
         grow_to(&mut self.places, slot as usize + 1, || ABSENT);
         let at = match self.places[slot as usize] {
@@ -68,7 +68,7 @@ impl RunQueue {
         self.heap.first().copied()
     }
 
-    /// Takes the slot out; a no-op if it is not in the queue.
+    /// Removes the slot; does nothing if it is not in the queue.
     pub fn remove(&mut self, slot: u32) {
         let Some(&at) = self.places.get(slot as usize) else { return };
         if at == ABSENT {
@@ -82,7 +82,7 @@ impl RunQueue {
         }
     }
 
-    /// Moves an entry to its position: up, or else down.
+    /// Moves an entry up or down to its position.
     fn settle(&mut self, at: usize) {
         if self.sift_up(at) == at {
             self.sift_down(at);

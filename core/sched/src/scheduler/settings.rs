@@ -1,10 +1,9 @@
-//! Changes the order and the pace of a scheduler that has jobs: an operator changes them while responses are being
-//! sent.
+//! Changes the order and the pace of a scheduler that has jobs: operators change them while responses are being sent.
 //!
-//! The jobs stay where they are, and keep the bytes they have sent and the reasons for which they wait. The new policy
-//! sees them as if they had just arrived, in order of arrival. The bytes that clients with jobs have received beyond
-//! their shares are kept: with new allowances the first of several downloads would have the link to itself for seconds,
-//! in an order that does not rank by size. Any further state of the old policy (turns, virtual time) is forgotten.
+//! The jobs keep their places, the bytes they have sent, and the reasons for which they wait. The new policy sees them
+//! as if they had just arrived, in order of arrival. For clients with jobs, the bytes received beyond their share are
+//! kept: if every client got a new allowance, the first of several downloads would have the link to itself for seconds
+//! under an order that does not rank by size. All other state of the old policy (turns, virtual time) is lost.
 
 use units::Nanos;
 
@@ -17,13 +16,13 @@ use crate::{Guard, Pace, Path, Policy};
 
 /// The settings that an operator may change while jobs are in the system.
 pub struct Settings {
-    /// The new order and guard; `None` keeps the present ones.
+    /// The new order and guard; `None` leaves the present ones.
     pub order: Option<(Box<dyn Policy>, Guard)>,
     pub pace: Pace,
 }
 
 impl Settings {
-    /// Applies the settings from the next grant on. No grant may be outstanding.
+    /// Applies the settings from the next grant on. There must be no outstanding grant.
     pub fn apply_to(self, now: Nanos, scheduler: &mut Scheduler) {
         scheduler.advance_turns(now);
         scheduler.pacer.change(now, self.pace);
@@ -37,7 +36,7 @@ impl Settings {
 }
 
 impl Scheduler {
-    /// Registers a client again after a change of the order, and keeps the bytes by which it is ahead.
+    /// Registers a client again after a change of the order, and keeps its lead.
     pub fn on_client_again(&mut self, client: u32, traits: ClientTraits) {
         let policy = self.order.policy_mut();
         let ahead_bytes = policy.ahead_bytes(client);
@@ -64,7 +63,7 @@ fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     limits.iter().for_each(|limits| hold(order, limits));
 }
 
-/// Returns the bytes that each client with jobs has received beyond its share, if that is kept.
+/// Returns the bytes by which each client with jobs is ahead of its share, if the order tracks them.
 fn ahead_of_clients(order: &Order, jobs: &Jobs) -> Vec<(u32, u64)> {
     let mut clients: Vec<u32> = jobs.occupied().map(|slot| jobs.at(slot).client).collect();
     clients.sort_unstable();

@@ -1,4 +1,4 @@
-//! Facts that become known of a job while it is in the system: its size, the curve of similar sizes, its path.
+//! Properties of a job that become known while it is in the system: its size, the curve of similar sizes, its path.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::scheduler::{Overrun, Scheduler};
 use crate::{JobId, Path, Size};
 
 impl Scheduler {
-    /// Sets the size of the job as it is now known, which is never less than the bytes sent. A no-op for a departed
-    /// job, and for a job whose size is known: an end that comes sooner is reported by [`Scheduler::on_end`]. A size
-    /// that the job has already reached changes nothing and is an error: the caller ends the job.
+    /// Sets the job's size, which is never less than the bytes sent. Does nothing for a departed job or one whose size
+    /// is known already; an earlier end is reported by [`Scheduler::on_end`]. If the job has already reached this size,
+    /// nothing changes and an error is returned; the caller must end the job.
     pub fn on_size(&mut self, id: JobId, size: Size) -> Result<(), Overrun> {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return Ok(()) };
         if let Size::Known(size_bytes) = size
@@ -29,8 +29,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Sets the curve that ranks the job by the sizes of similar responses while its own size is not known
-    /// ([`crate::routes::Routes::curve`]); `None` if they give no rank. A no-op for a departed job, and for a job whose
+    /// Sets the curve that ranks the job by the sizes of similar responses as long as its own size is unknown
+    /// ([`crate::routes::Routes::curve`]); `None` if they give no rank. Does nothing for a departed job or one whose
     /// size is known.
     pub fn on_curve(&mut self, id: JobId, curve: Option<Arc<Curve>>) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return };
@@ -40,7 +40,8 @@ impl Scheduler {
         }
     }
 
-    /// Sets the path to the client. A no-op for a departed job, and if the policy ignores paths ([`Policy::needs_path`]).
+    /// Sets the path to the client. Does nothing for a departed job, or if the policy ignores paths
+    /// ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.jobs.get(id).filter(|_| self.order.needs_path()).map(|job| job.is_ready()) else {
             return;

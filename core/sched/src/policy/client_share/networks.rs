@@ -6,7 +6,7 @@
 
 use super::CROWD;
 
-/// The number of networks; two that share a number count as one.
+/// The number of networks; networks whose numbers collide count as one.
 const NETWORKS: u64 = 4096;
 
 /// The network of a client, as a number below [`NETWORKS`].
@@ -14,7 +14,7 @@ const NETWORKS: u64 = 4096;
 pub struct Network(u16);
 
 impl Network {
-    /// No network: the client counts separately.
+    /// No network: the client counts on its own.
     pub const NONE: Network = Network(0);
 
     pub fn of_hash(hash: u64) -> Network {
@@ -22,7 +22,7 @@ impl Network {
     }
 }
 
-/// The number of waiting clients of each network; empty until the first client with a network.
+/// The number of waiting clients in each network; empty until a client has a network.
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     waiting: Vec<u32>,
@@ -49,12 +49,12 @@ impl Networks {
         *waiting -= 1;
     }
 
-    /// Returns the number of waiting clients beyond the tenth of each network.
+    /// Returns the number of waiting clients beyond the tenth in each network.
     pub fn surplus(&self) -> u64 {
         self.surplus
     }
 
-    /// Returns the charge to a client of this network for these parts of a byte.
+    /// Returns the charge for these fractions of a byte, sent to a client of this network.
     pub fn charge(&self, network: Network, parts: u64) -> u64 {
         let waiting = self.waiting.get(usize::from(network.0)).map_or(0, |&waiting| u64::from(waiting));
         if waiting > CROWD { parts.saturating_mul(waiting) / CROWD } else { parts }

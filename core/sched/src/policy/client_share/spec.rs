@@ -5,20 +5,20 @@ use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
-/// The minimum allowance: about the largest response of an ordinary site. With less, large responses of ordinary
-/// clients would be held back. With more, a client that splits would get more before it is held back.
+/// The minimum allowance: about the largest response of an ordinary site. A smaller one would hold back large responses
+/// of ordinary clients; a larger one would give clients that split their downloads more.
 const ALLOWANCE_BYTES_MIN: u64 = 3_000_000;
-/// The allowance as time of the link, used if that is more bytes: a wait that people bear (3 MB at 10 Mbit/s).
+/// The allowance as link time, used if it is more bytes: 2.4 s is a wait that people accept (3 MB at 10 Mbit/s).
 const ALLOWANCE_FOR: Nanos = Nanos::from_millis(2400);
-/// The rate assumed for an idle link whose rate is not known.
+/// The assumed rate of an idle link whose rate is unknown.
 const UNKNOWN_RATE_BYTES_PER_S: u64 = 1_250_000;
 
 /// The parameters of the share between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientShare {
-    /// The maximum number of bytes by which a client may be ahead of its share before it stands behind the others.
+    /// The maximum bytes by which a client may be ahead of its share before others go first.
     pub allowance_bytes: u64,
-    /// The bytes by which a client is less far ahead after each second of an idle link.
+    /// The bytes by which a client's lead shrinks per second in which the link is idle.
     pub idle_bytes_per_s: u64,
 }
 
@@ -36,11 +36,11 @@ impl ClientShare {
 /// The share between clients as an operator writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientShareSpec {
-    /// Each response counts for itself, whichever client requested it.
+    /// Each response counts on its own, regardless of its client.
     Off,
     #[default]
     On,
-    /// A tenth of the usual allowance: nearly fair, at a cost to the mean.
+    /// A tenth of the usual allowance: nearly fair, with a worse mean response time.
     Strict,
     /// An allowance in bytes.
     Allowance(u64),

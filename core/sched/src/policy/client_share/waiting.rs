@@ -1,4 +1,4 @@
-//! The clients that wait, their ready jobs, and the speed at which the clock runs with them.
+//! The waiting clients, their ready jobs, and the speed of the clock that follows from them.
 
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
@@ -7,7 +7,7 @@ use super::networks::Networks;
 use super::{CROWD, CROWD_SLOWS, ClientTraits};
 use crate::grow;
 
-/// The position of a ready job among the jobs of its client, smallest first: the policy's key, turn, slot.
+/// The sort key of a ready job among the jobs of its client: the policy's key, turn, slot.
 pub(super) type ClientKey = (u64, u64, u32);
 
 /// A client with ready jobs.
@@ -42,18 +42,18 @@ impl Waiting {
     }
 }
 
-/// All clients with ready jobs, by an index that belongs to a client while it waits.
+/// All clients with ready jobs. A client keeps its index as long as it waits.
 #[derive(Debug, Default)]
 pub(super) struct WaitingClients {
     clients: Vec<Waiting>,
     vacant: Vec<u32>,
-    /// Their total weight.
+    /// The total weight of the clients.
     weight: u64,
     networks: Networks,
 }
 
 impl WaitingClients {
-    /// Returns the index of a client that has its first ready job.
+    /// Adds a client whose first job is ready, and returns its index.
     pub fn join(&mut self, traits: ClientTraits) -> u32 {
         self.count(traits);
         self.vacant.pop().unwrap_or_else(|| {
@@ -63,7 +63,7 @@ impl WaitingClients {
         })
     }
 
-    /// Records that the last ready job of a client is gone.
+    /// Records that a client's last ready job is gone.
     pub fn leave(&mut self, at: u32, traits: ClientTraits) {
         self.discount(traits);
         self.vacant.push(at);
@@ -85,12 +85,12 @@ impl WaitingClients {
         self.networks.leave(traits.network);
     }
 
-    /// Returns the charge to a client for these parts of a byte.
+    /// Returns the charge to a client for these fractions of a byte.
     pub fn charge(&self, traits: ClientTraits, parts: u64) -> u64 {
         self.networks.charge(traits.network, parts).div_ceil(traits.weight.into())
     }
 
-    /// Returns the number of equal parts of the link, one of which sets the pace of the clock.
+    /// Returns the number of equal parts into which the link is divided; the clock runs at the pace of one part.
     pub fn clock_parts(&self) -> u64 {
         let surplus = self.networks.surplus();
         let waiting = (self.clients.len() - self.vacant.len()) as u64 - surplus;

@@ -1,12 +1,12 @@
-//! A rank that an operator writes: a number per job, computed from the known facts about the job.
+//! A rank that an operator writes: an expression that computes a number from the known facts about a job.
 //!
-//! `left * rtt`, `min(left, 3MB)`, `step(size, 64KB) * sent`: the text is parsed once ([`parse`](mod@parse) has the
-//! grammar) to a program for a stack, at most [`OPS_MAX`] steps and [`DEPTH_MAX`] values deep, which neither allocates
-//! nor recurses when it runs. The server, the simulator and the closed form of the laboratory run the same program;
-//! each of them supplies the [`Fact`]s.
+//! Examples are `left * rtt`, `min(left, 3MB)` and `step(size, 64KB) * sent`. The text is parsed once
+//! ([`parse`](mod@parse) has the grammar) into a program for a stack machine with at most [`OPS_MAX`] steps and
+//! [`DEPTH_MAX`] values on the stack. The program neither allocates nor recurses when it runs. The server, the
+//! simulator and the laboratory's closed form run the same program; each supplies the [`Fact`]s.
 //!
 //! Every value is a number from 0 to infinity. A result below 0 becomes 0, and an undefined result (0 / 0, infinity
-//! less infinity) becomes infinity, so that the job is served last. Sizes are in bytes, times in seconds, rates in
+//! minus infinity) becomes infinity, so that the job is served last. Sizes are in bytes, times in seconds, rates in
 //! bytes per second.
 //!
 //! The order is kept between events, so no expression may depend on how long a job has waited. `arrived` is the instant
@@ -26,19 +26,19 @@ use crate::routes::Curve;
 pub const TEXT_MAX: usize = 300;
 /// The maximum number of steps of a program.
 pub const OPS_MAX: usize = 64;
-/// The maximum number of values on the stack while a program runs, and of nested brackets.
+/// The maximum depth of the stack while a program runs, and of nested brackets.
 pub const DEPTH_MAX: usize = 16;
 
-/// A known fact about a job, a number that an expression can name.
+/// A known number about a job that an expression can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// The total bytes; for a response that does not announce them, the rank that `psjf` gives it.
+    /// The total bytes. For a response that does not announce its size, the rank that `psjf` gives it.
     Size,
-    /// The bytes left to send; for a response that does not announce its size, the rank that `srpt` gives it.
+    /// The bytes left to send. For a response that does not announce its size, the rank that `srpt` gives it.
     Left,
     /// The bytes sent since its source last paused.
     Sent,
-    /// The instant of its arrival, in seconds since the start.
+    /// The instant of the job's arrival, in seconds since the start.
     Arrived,
     /// The number of its class, from 0.
     Class,
@@ -48,13 +48,13 @@ pub enum Fact {
     Window,
     /// The throughput of its connection, in bytes per second.
     Throughput,
-    /// The index of its route after the bytes sent: [`crate::routes`].
+    /// The route's index after the bytes sent so far: [`crate::routes`].
     Route,
-    /// A standard normal deviate drawn for this job.
+    /// A number drawn for this job from the standard normal distribution.
     Deviate,
 }
 
-/// A step of a program: it takes its operands from the top of the stack and leaves one value there.
+/// A step of a program. It takes its operands from the top of the stack and pushes one result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Op {
     Number(f64),
@@ -69,7 +69,7 @@ enum Op {
     Max,
     /// 0 if the first value is at most the second, and 1 otherwise.
     Step,
-    /// The first value times an error, log-normal with the second as sigma.
+    /// The first value times a random error, log-normal with the second value as sigma.
     Noisy,
 }
 
@@ -83,24 +83,24 @@ pub enum RouteIndex {
 /// A parsed expression.
 #[derive(Debug, Clone)]
 pub struct Expression {
-    /// `rank:` and the text as it was written.
+    /// `rank:` followed by the text as the operator wrote it.
     spec: Box<str>,
     program: Box<[Op]>,
     traits: Traits,
-    /// The number of bytes in one of the scheduler's units.
+    /// The number of bytes in one scheduler unit.
     unit_bytes: f64,
-    /// A single index by bytes sent for all jobs, in place of the index of each job's route.
+    /// An index by bytes sent that all jobs share, in place of the index of each job's route.
     curve: Option<Arc<Curve>>,
 }
 
-/// The properties that follow from only the program.
+/// The properties that follow from the program alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Traits {
     /// The rank is a number of bytes that comes from a size or a route.
     is_size: bool,
     needs_path: bool,
     knows_size: bool,
-    /// Serving a job can make its rank worse.
+    /// Serving a job can worsen its rank.
     takes_turns: bool,
     index: Option<RouteIndex>,
 }
@@ -130,12 +130,12 @@ impl Expression {
         settled(stack[0]) + 0.0
     }
 
-    /// Returns whether the rank depends on the size of a job, so that its order needs the size.
+    /// Returns whether the rank depends on a job's size, so that sizes must be known.
     pub fn knows_size(&self) -> bool {
         self.traits.knows_size
     }
 
-    /// Returns whether serving a job can make its rank worse, so that the order changes without an arrival.
+    /// Returns whether serving a job can worsen its rank, so that the order changes without an arrival.
     pub fn takes_turns(&self) -> bool {
         self.traits.takes_turns
     }
@@ -205,7 +205,7 @@ impl Op {
     }
 }
 
-/// Limits a value of an expression: at least 0, and infinite if it is not a number.
+/// Limits a value to at least 0, and turns an undefined value into infinity.
 fn settled(value: f64) -> f64 {
     if value >= 0.0 {
         value

@@ -6,14 +6,13 @@
 //! value   = NUMBER [UNIT] | NAME | NAME "(" sum { "," sum } ")" | "(" sum ")"
 //! ```
 //!
-//! A unit is one of a size, a time or a rate, as everywhere (`64KB`, `50ms`, `10mbit`).
+//! A unit is that of a size, a time or a rate, written as in the configuration (`64KB`, `50ms`, `10mbit`).
 
 use std::str::FromStr;
 
 use super::{DEPTH_MAX, Expression, Fact, OPS_MAX, Op, RouteIndex, TEXT_MAX, Traits};
 
-/// The names of policies that can be written as expressions, with those expressions. Each name may stand within another
-/// expression.
+/// Policies that can be written as expressions: names and expressions. A name may be used within another expression.
 pub const LIBRARY: &[(&str, &str)] = &[
     ("fcfs", "0"),
     ("srpt", "left"),
@@ -59,7 +58,7 @@ pub struct RankError {
     pub said: String,
 }
 
-/// The dimension of a value, which decides whether a rank is a size.
+/// The dimension of a value; it decides whether a rank is a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -67,7 +66,7 @@ enum Kind {
     Other,
 }
 
-/// The change of a value when the job is served.
+/// How a value changes while its job is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Motion {
     can_fall: bool,
@@ -88,7 +87,7 @@ impl Motion {
     }
 }
 
-/// The dimension and the change of a value on the stack, known before there are jobs.
+/// The dimension and the motion of a value on the stack, derived before there are jobs.
 type Shape = (Kind, Motion);
 
 impl FromStr for Expression {
@@ -253,7 +252,7 @@ impl<'a> Parser<'a> {
         Err(self.wrong(at, unknown(word)))
     }
 
-    /// Parses an entry of the library, which contains only facts and functions.
+    /// Parses the expression of a library entry, which contains only facts and functions.
     fn entry(&mut self, at: usize, meaning: &'static str, depth: usize) -> Result<(), RankError> {
         let mut within = Parser::new(meaning);
         (within.program, within.stack) = (std::mem::take(&mut self.program), std::mem::take(&mut self.stack));

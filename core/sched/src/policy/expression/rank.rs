@@ -7,7 +7,7 @@ use crate::policy::{Las, Psjf, Rank, Srpt, Srrt, unknown_rank};
 use crate::{Job, Path};
 
 impl Expression {
-    /// Returns the rank of this job, from 0 to infinity.
+    /// Returns this job's rank, from 0 to infinity.
     pub(super) fn value_of(&self, job: &Job, path: &Path) -> f64 {
         self.value(|fact| self.fact(job, path, fact))
     }
@@ -48,9 +48,9 @@ impl Rank for Expression {
         self.traits.is_size
     }
 
-    /// Returns units of the scheduler if the rank is a size, because it is compared with other sizes. Otherwise it
-    /// returns the bits of the number, which sort as the numbers do. An expression that is a single fact uses a policy
-    /// that is faster.
+    /// Returns the rank as an integer. A rank that is a size is converted to scheduler units, because it is compared
+    /// with other sizes. Any other rank is returned as the bits of the floating-point number, which sort like the
+    /// numbers. An expression that is a single fact uses the faster policy for it.
     fn rank(&self, job: &Job, path: &Path) -> u64 {
         match *self.program {
             [Op::Fact(Fact::Left)] => return Srpt.rank(job, path),
@@ -63,8 +63,8 @@ impl Rank for Expression {
     }
 }
 
-/// Returns a standard normal deviate that is a function of the job's number. It is not inlined, because it would
-/// otherwise be computed for every rank.
+/// Returns a standard normal deviate computed from the job's number. Not inlined, because otherwise it would be
+/// computed for every rank.
 #[cold]
 #[inline(never)]
 fn deviate(number: u64) -> f64 {

@@ -2,14 +2,14 @@
 //! of all jobs, the job whose connection has the highest throughput.
 //!
 //! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta = 2. It
-//! picks from the queue instead of ranking, and looks at all jobs below the limit. Good if responses wait for their
-//! clients' connections: the fast ones are soon done. Bad for slow clients, and for the delay at the server, which SRPT
-//! keeps lower. With beta 1 it is SRPT; with a large beta, only throughput decides.
+//! does not rank jobs but picks one from the queue, and looks at all jobs below the limit. Good if responses wait for
+//! their clients' connections, because the fast ones are soon done. Bad for slow clients, and for the delay at the
+//! server, which is lower under SRPT. With beta 1 it is SRPT; with a large beta, only throughput decides.
 //!
-//! The throughput is the measured one; without a measurement, congestion window / round-trip time; without these, zero,
-//! so that an unknown connection comes after all others, by size, until its path is known. The remainder of a job of
-//! unknown size counts as the bytes it has attained. The job with m bytes left can always be chosen, and equal
-//! throughputs go by remaining bytes, then by arrival.
+//! The throughput is measured if possible, or else computed as congestion window / round-trip time. If these are
+//! unknown too it is zero, so that the connection comes after all others, by size, until its path is known. The
+//! remainder of a job of unknown size counts as the bytes it has attained. The job with m bytes left can always be
+//! chosen, and equal throughputs go by remaining bytes, then by arrival.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::{Job, Path, Paths, Policy};
 pub struct Fcf {
     name: String,
     beta_permille: u32,
-    /// Slots and throughputs of the ready jobs, by remaining bytes.
+    /// The slots and throughputs of the ready jobs, ordered by remaining bytes.
     ready: BTreeMap<Key, (u32, u64)>,
     /// The key of each slot in `ready`.
     keys: Vec<Option<Key>>,
@@ -31,8 +31,8 @@ impl Fcf {
     /// The paper's beta, in thousandths.
     pub const BETA_PERMILLE: u32 = 2000;
 
-    /// Makes the policy; `name` is the spec. Panics if `beta_permille` is below 1000: a smaller beta would leave
-    /// nothing to choose from.
+    /// Creates the policy; `name` is the spec. Panics if `beta_permille` is below 1000, because then no job would be
+    /// left to choose.
     pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
         Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new(), paths: Paths::default() }

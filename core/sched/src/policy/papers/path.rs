@@ -1,7 +1,7 @@
 use units::Nanos;
 
 /// The known properties of the path to a client. Any field may be unknown; each policy that uses paths documents what
-/// it then does.
+/// it does then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Path {
     /// Smoothed round-trip time.
@@ -17,7 +17,7 @@ impl Path {
     pub const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
 }
 
-/// The paths of a policy's jobs, by slot; empty if the policy looks at none.
+/// The paths of a policy's jobs, by slot; empty if the policy uses no paths.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(Vec<Path>);
 

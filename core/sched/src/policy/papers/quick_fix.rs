@@ -3,10 +3,9 @@
 //!
 //! The policy uses two bands above the kernel's default, which already achieve most of the gain (Harchol-Balter,
 //! Bansal, Schroeder & Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the
-//! median size of their trace, and the connections of one band feed it fairly). A job keeps its half: the size at the
-//! start decides. Good if only a single mark per response is available, and no large response may be hurt. Bad compared
-//! with SRPT, since the larger half is not ordered at all. A job of unknown size is small until it has sent 1,000
-//! bytes.
+//! median size of their trace, and the connections of one band feed it fairly). A job stays in its half, because its
+//! initial size decides. Good if a response can be marked only once and no large response may be slowed. Worse than
+//! SRPT, since the larger half is not ordered at all. A job of unknown size is small until it has sent 1,000 bytes.
 
 use crate::policy::fair::{TurnQueue, Turns};
 use crate::scheduler::run_queue::Key;

@@ -1,13 +1,13 @@
 //! Shortest remaining response time: rank = RTT · (1 + remaining / congestion window), in nanoseconds.
 //!
-//! The rank is the time in which the last byte will reach the client if the client's path is the limit (AlSa'deh &
+//! The rank is the time until the last byte reaches the client if the client's path is the bottleneck (AlSa'deh &
 //! Yahya, "Shortest remaining response time scheduling for improved web server performance", 2008, section 3; their
 //! cwnd · MSS is our window in bytes). Good if clients differ in distance and loss and the server's link is not the
-//! only limit. Bad for distant clients, and if the link is the only bottleneck, since the estimate then excludes the
-//! time spent there and the order is no longer SRPT's.
+//! only bottleneck. Bad for distant clients. Also bad if the link is the only bottleneck: the estimate leaves out the
+//! time spent there, so the order differs from SRPT's.
 //!
-//! An unknown round trip counts as 100 ms, and an unknown window as ten full segments, TCP's initial window (RFC 6928):
-//! with no path known at all the order equals `srpt`. The remainder of a job of unknown size counts as the bytes it has
+//! An unknown round trip counts as 100 ms, and an unknown window as ten full segments, TCP's initial window (RFC 6928).
+//! If no path is known, the order equals `srpt`. The remainder of a job of unknown size counts as the bytes it has
 //! attained.
 
 use crate::policy::{Rank, unknown_rank};
@@ -23,8 +23,8 @@ impl Srrt {
     pub const CWND_ASSUMED_BYTES: u64 = 10 * wire::SEGMENT_BYTES;
 }
 
-/// The minimum round trip, so that a path without any delay still orders by size: the granularity of the kernel's
-/// values.
+/// The minimum round trip, equal to the granularity of the kernel's values, so that jobs on a path without delay are
+/// still ordered by size.
 const RTT_MIN: Nanos = Nanos::from_micros(1);
 
 impl Rank for Srrt {
