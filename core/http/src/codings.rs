@@ -1,9 +1,9 @@
 //! Content codings: the codings that a client accepts, and the entity tags of responses coded while they are sent.
 //!
-//! The field has weights, and a plain search for the word `gzip` in it would send bytes that the client has refused
-//! (`gzip;q=0`). A tag is the same text for all bytes of a program's response, so the tag of a coded response must be
-//! weak. A program that compares tags byte by byte would then never recognise its own. Our weakened tags carry a mark,
-//! by which the program's tag is restored in the next request.
+//! Accept-Encoding has weights, so a search for the word `gzip` would send bytes that the client has refused
+//! (`gzip;q=0`). A program gives one tag to a response in whatever coding, so the tag of a coded response must be weak.
+//! A program that compares tags byte by byte would then not recognise its own tag. So our weakened tags carry a mark,
+//! from which the program's tag is restored in the next request.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use crate::Request;
 use crate::conditions::listed_tags;
 use crate::list::members;
 
-/// A content coding that this server can apply. The variants are in the order of preference between equal weights: the
-/// smaller result first.
+/// A content coding that this server can apply. Between equal weights, an earlier variant is preferred, because its
+/// result is smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     Brotli,
@@ -30,7 +30,7 @@ pub struct AcceptedCodings {
     weights: [u16; Coding::ALL.len()],
     /// The weights of the codings with a dictionary.
     with_dictionary: [u16; Coding::ALL.len()],
-    /// The weight of a response without a coding, if the request gives one.
+    /// The weight of sending no coding, if the request gives one.
     identity: Option<u16>,
 }
 
@@ -113,7 +113,7 @@ impl FromIterator<Coding> for Codings {
 
 impl AcceptedCodings {
     /// Reads all lines of Accept-Encoding. Without the field, a client accepts no coding: the RFC would allow any, but
-    /// programs that leave the field out decode none. Of two members with one name, the first counts.
+    /// programs that leave the field out decode none. If two members have the same name, the first counts.
     pub fn of(request: &Request) -> AcceptedCodings {
         let (mut weights, mut identity, mut any) = ([None; Coding::ALL.len()], None, None);
         let mut with_dictionary = [None; Coding::ALL.len()];
@@ -158,8 +158,8 @@ impl AcceptedCodings {
         wanted.into_iter().flatten().filter(is_wanted)
     }
 
-    /// Returns the offered codings that the client wants with a dictionary at least as much as any other coding and
-    /// none, the most wanted first.
+    /// Returns the offered codings that the client, given a dictionary, wants at least as much as any other coding and
+    /// as none, the most wanted first.
     pub fn wanted_with_dictionary(&self, offered: Codings) -> impl Iterator<Item = Coding> {
         let weight = |coding: &Coding| self.with_dictionary[*coding as usize];
         let floor = self.weights.into_iter().chain(self.identity).max().unwrap_or(0).max(1);
@@ -199,8 +199,8 @@ fn thousandths(value: &[u8]) -> Option<u16> {
     }
 }
 
-/// Returns the tag for a response with this strong tag after its bytes were coded. `None` for a weak or malformed tag,
-/// which makes no claim about bytes and stays.
+/// Returns the tag to send after a response with this strong tag was coded. `None` if the tag is weak or malformed:
+/// such a tag makes no claim about bytes and stays unchanged.
 pub fn weakened(tag: &[u8]) -> Option<Vec<u8>> {
     let opaque = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     Some([b"W/\"", opaque, MARK, b"\""].concat())
@@ -223,7 +223,7 @@ pub fn restored(value: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-/// Splits a value at its first quoted string, which has no escapes: into the text before it, within it and after it.
+/// Splits a value around its first quoted string: the text before it, within it and after it. Tags have no escapes.
 fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let begin = value.iter().position(|b| *b == b'"')?;
     let (before, quoted) = value.split_at(begin);
@@ -231,8 +231,8 @@ fn first_quoted(value: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((before, &quoted[1..end], &quoted[end + 1..]))
 }
 
-/// Returns the tag of a 304 to this request, for a program's response with this strong tag: the weakened tag if the
-/// client has sent that one.
+/// Returns the tag for a 304 to this request, given the strong tag of the program's response: the weakened tag if the
+/// client sent that one.
 pub fn tag_asked_with(request: &Request, tag: &[u8]) -> Option<Vec<u8>> {
     // Most requests list no tags.
     let mut listed = listed_tags(request).peekable();

@@ -1,5 +1,5 @@
-//! Decides how to answer a request for a file: with all of it, with parts of it, or with the news that the client
-//! already has it.
+//! Decides how to answer a request for a file: with all of it, with parts of it, or with 304 because the client already
+//! has it.
 //!
 //! The order of the tests comes from RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a matching
 //! If-None-Match, and ranges are cut only from a representation that is about to be sent.
@@ -137,8 +137,8 @@ fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
     value == b"*" || tags(value).any(fits)
 }
 
-/// Returns the tags of a list, each with its quotes, and whether it is weak. A tag may contain commas, so the list is
-/// read tag by tag; reading stops at the first member that is not a tag.
+/// Returns the tags of a list, each with its quotes and with whether it is weak. A tag may contain commas, so the list
+/// is read tag by tag; reading stops at the first member that is not a tag.
 fn tags(value: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = value;
     std::iter::from_fn(move || {

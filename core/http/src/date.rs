@@ -14,7 +14,7 @@ pub struct HttpDate {
 }
 
 impl HttpDate {
-    /// Formats `time`. Times outside 1970 to 9999, which a file may well have, are clamped to the nearest end.
+    /// Formats `time`. Times before 1970 or after 9999, which files may have, are clamped to the nearest end.
     pub fn new(time: SystemTime) -> HttpDate {
         let seconds = seconds(time);
         let mut text = [b' '; 29];
@@ -49,7 +49,8 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().min(SECONDS_MAX))
 }
 
-/// The numbers of years and of seconds after which the days of the year and of the week repeat.
+/// The length of the calendar's cycle in years; the next constant is the same in seconds. After it, days of the year
+/// and of the week repeat.
 const CALENDAR_YEARS: u32 = 400;
 const CALENDAR_SECONDS: i64 = 146_097 * 86_400;
 

@@ -42,7 +42,7 @@ pub struct Shared {
 }
 
 impl EntityFields {
-    /// Makes the fields of a file without a coding that is the only one at its address.
+    /// Makes the fields of a file that has no coding and no other form at its address.
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
         let (coding, has_ranges, vary) = (None, true, None);
         EntityFields::of(&Described { mime, coding, etag, last_modified, bytes, has_ranges, vary })
@@ -85,7 +85,7 @@ impl EntityFields {
     }
 
     /// Returns only the validators. A 304 should not describe a body that it does not have (RFC 9110 section 15.4.5),
-    /// and a 206 with several ranges has a type of its own.
+    /// and a 206 with several ranges has a Content-Type of its own.
     pub fn validators(&self) -> Shared {
         self.groups(1..2)
     }

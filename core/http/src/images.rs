@@ -1,7 +1,7 @@
-//! Types of pictures that clients accept by name.
+//! Image types that clients accept by name.
 //!
-//! A picture has fewer bytes in a newer type, which old programs cannot show. Programs that can show it name the type
-//! in Accept; all programs send `*/*`, which proves nothing.
+//! A picture is smaller in a newer type, but old programs cannot show that. Programs that can show it name the type in
+//! Accept; all programs send `*/*`, which proves nothing.
 
 use crate::Request;
 use crate::codings::weighed;
@@ -45,7 +45,7 @@ impl ImageType {
 }
 
 impl AcceptedImages {
-    /// Reads all lines of Accept, for a picture of type `own`. Of two members with one name, the first counts.
+    /// Reads all lines of Accept, for a picture of type `own`. If two members have the same name, the first counts.
     pub fn of(request: &Request, own: &str) -> AcceptedImages {
         let (mut weights, mut by_name, mut by_range, mut any) = ([None; ImageType::ALL.len()], None, None, None);
         for member in request.values("accept").flat_map(members).take(MEMBERS_MAX) {

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-/// Appends one field line. A control character in the value would let its sender write lines of its own, so it becomes
-/// `?`.
+/// Appends one field line. Control characters in the value become `?`, because with them its sender could write lines
+/// of its own.
 pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");

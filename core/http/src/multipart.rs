@@ -1,9 +1,9 @@
 //! The heads of the parts of a `multipart/byteranges` body (RFC 9110 section 14.6).
 //!
-//! For each range, the body has a [`part_head`] and the bytes of the range; [`closing`] ends it. The parts themselves
-//! are sent from the file, so this module never holds them, and [`total_bytes`] gives the Content-Length before any is
-//! read. The caller chooses the boundary: 1 to 70 letters and digits (RFC 2046 section 5.1.1), random enough that no
-//! part contains it by chance.
+//! For each range, the body has a [`part_head`] and the bytes of the range; [`closing`] ends it. The bytes of the
+//! ranges are sent from the file, so this module never holds them, and [`total_bytes`] returns the Content-Length
+//! before any of them is read. The caller chooses the boundary: 1 to 70 letters and digits (RFC 2046 section 5.1.1),
+//! random enough that no part contains it by chance.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Names of fields, most of which are ruled out before they are compared.
+//! Field names, with a filter that rules out most of them before any comparison.
 
 /// A Bloom filter of names with one bit for each, computed from the name's length and first byte. The case of letters
 /// makes no difference.

@@ -1,8 +1,8 @@
 //! Decodes the path of a request to a relative path for the file system.
 //!
 //! The rule is to decode once, and to refuse every path that could name a file in two ways or a file outside the root.
-//! Refusing is better than normalising: a gateway in front may apply its access rules to another spelling than the one
-//! we open.
+//! Refusing is safer than normalising: a gateway in front may apply its access rules to a spelling that differs from
+//! the one that we open.
 //!
 //! A path is bytes, as file names are to the kernel: names in an old archive may be Latin-1.
 
@@ -28,15 +28,16 @@ pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     check_decoded(out).inspect_err(|_| out.clear())
 }
 
-/// Decodes the part of a path behind its script, which names no file: only the program gives it a meaning. Dot segments
-/// are refused, as for every program ([`Readings::of`]), and so is NUL, which ends a string in C.
+/// Decodes the part of a path after the script. It names no file; only the program knows its meaning. Dot segments are
+/// refused, as for every program ([`Readings::of`]), and so is NUL, which ends a string in C.
 pub fn decode_path_info(raw: &[u8]) -> Result<Vec<u8>, Reject> {
     Readings::of(raw)?;
     let decoded: Vec<u8> = percent_decode(raw).collect();
     if decoded.contains(&0) { Err(Reject::bad("nul in path")) } else { Ok(decoded) }
 }
 
-/// Returns true if a request can name this file: [`decode_path`] returns the name for its percent-encoded segment.
+/// Returns true if a request can name this file: percent-encoding its name and passing it to [`decode_path`] returns
+/// the name.
 pub fn is_servable_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.contains(&b'/') && check_decoded(name).is_ok()
 }

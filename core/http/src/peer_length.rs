@@ -1,10 +1,10 @@
-//! A type for every length that a peer gives: a Content-Length, a chunk size, the bytes of a body that are still to
+//! A type for every length that a peer declares: a Content-Length, a chunk size, the bytes of a body that are still to
 //! come.
 //!
 //! A peer may send any number of digits. A length near 2^64 wraps as soon as the bytes of a head are added to it, and a
 //! wrapped length makes a small response appear to have sent more than its size. The parsers therefore refuse lengths
-//! above 2^63 − 1. This is the maximum file size (`off_t`), nginx and nghttp2 refuse greater ones too, and its sum with
-//! any number of bytes in a machine's memory fits into a `u64`.
+//! above 2^63 − 1. That is the maximum file size (`off_t`). nginx and nghttp2 refuse larger lengths too, and its sum
+//! with any number of bytes in a machine's memory fits into a `u64`.
 
 use crate::list::decimal;
 
@@ -38,7 +38,7 @@ impl PeerLength {
         self.0
     }
 
-    /// Subtracts `bytes`. Returns `None` if they are more than the length.
+    /// Subtracts `bytes`. Returns `None` if `bytes` is more than the length.
     pub fn less(self, bytes: u64) -> Option<PeerLength> {
         self.0.checked_sub(bytes).map(PeerLength)
     }

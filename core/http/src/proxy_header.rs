@@ -5,8 +5,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The maximum size of a header, which leaves space for the fields of version 2 that proxies add. nginx has the same
-/// limit.
+/// The maximum size of a header. It leaves room for the additional fields of version 2. nginx has the same limit.
 pub const PROXY_HEADER_BYTES_MAX: usize = 4096;
 
 /// The contents of a header.
@@ -23,9 +22,10 @@ pub struct ProxyHeader {
 pub struct ProxyHeaderFault(pub &'static str);
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The bytes of the signature, of version and command, of family and transport, and of the length of the rest.
+/// The bytes before the addresses: the signature, the version and command, the family and transport, and the length of
+/// the rest.
 const FIXED_BYTES: usize = 16;
-/// The first bytes of version 2 with its commands, then TCP over each address family.
+/// The bytes after the signature of version 2: its commands, then TCP over each address family.
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 const OVER_IPV4: u8 = 0x11;

@@ -2,7 +2,7 @@
 //!
 //! A client may request the same bytes many times over, so that one request line costs the server a gigabyte (section
 //! 17.15). A server may always ignore Range and send the whole file once. This module does so if the field is malformed
-//! or its ranges cost more than the whole.
+//! or if its ranges cost more than the whole file.
 
 use std::ops::Range;
 
@@ -70,8 +70,8 @@ fn position(digits: &[u8]) -> Option<u64> {
     is_number.then(|| decimal(digits).unwrap_or(u64::MAX))
 }
 
-/// Returns true if the ranges add up to more than the whole, or if more than one pair overlaps (section 14.2 names
-/// both).
+/// Returns true if the ranges add up to more than the whole file, or if more than one pair overlaps (section 14.2
+/// mentions both).
 fn is_abuse(ranges: &[Range<u64>], len: u64) -> bool {
     let bytes = ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
     let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;

@@ -1,6 +1,6 @@
-//! The path of a request for an upstream program, as the rules of a site see it. The program gets the path as it came,
-//! and programs read one path in several ways: `/a%2Fb` is one segment or two, `//a` is `/a` if empty segments are
-//! merged, `/a;x` is `/a` to a servlet container.
+//! The path of a request for an upstream program, as seen by the rules of a site. The program gets the path as it came,
+//! and programs read the same path in different ways: `/a%2Fb` is one segment or two, `//a` is `/a` if empty segments
+//! are merged, `/a;x` is `/a` to a servlet container.
 //!
 //! A rule that matches one reading and not another can be bypassed. The program's reading is unknown, so none is
 //! preferred: a decision counts only if it is the same for all readings. (Files have a single reading:
@@ -42,7 +42,7 @@ const EMPTY: Doubts = Doubts(1 << 7);
 /// Dot segments are resolved (RFC 3986 section 5.2.4).
 const DOTS: Doubts = Doubts(1 << 8);
 
-/// The maximum number of doubts evaluated, which makes 16 readings; a path with more doubts gets no agreed decision.
+/// The maximum number of doubts evaluated, which gives 16 readings. For a path with more doubts, no decision is agreed.
 const DOUBTS_MAX: u32 = 4;
 
 impl Doubts {
@@ -66,7 +66,7 @@ impl Doubts {
 
 impl<'a> Readings<'a> {
     /// Returns the readings of `raw` (as in [`crate::Request::path`]). Refuses a path that does not begin with a slash,
-    /// and one with a dot segment, even behind an encoded slash: clients resolve these before sending (RFC 3986 section
+    /// and one with a dot segment, even after an encoded slash: clients resolve these before sending (RFC 3986 section
     /// 5.2.4).
     pub fn of(raw: &'a [u8]) -> Result<Readings<'a>, Reject> {
         if !raw.starts_with(b"/") {
@@ -84,24 +84,24 @@ impl<'a> Readings<'a> {
         Ok(Readings { raw, plain: plain.into(), doubts })
     }
 
-    /// Returns the path decoded once, with its leading slash. An encoded slash stays `%2F`, and a percent sign without
-    /// two hex digits stays unchanged.
+    /// Returns the path decoded once, with its leading slash. An encoded slash stays `%2F`, and a percent sign that two
+    /// hex digits do not follow stays unchanged.
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    /// Returns the path as it came, without empty segments.
+    /// Returns the undecoded path, without empty segments.
     pub fn merged(&self) -> Cow<'a, [u8]> {
         merge_slashes(self.raw).map_or(self.raw.into(), Cow::Owned)
     }
 
-    /// Returns the part of the path as it came that was decoded to this range of [`Readings::plain`]. Returns `None` if
-    /// the range cuts an encoded slash, or is not within the path.
+    /// Returns the undecoded part of the path that corresponds to this range of [`Readings::plain`]. Returns `None` if
+    /// the range splits an encoded slash or is not within the path.
     pub fn raw_part(&self, plain: Range<usize>) -> Option<&'a [u8]> {
         self.raw.get(self.raw_offset(plain.start)?..self.raw_offset(plain.end)?)
     }
 
-    /// Returns the offset in the path as it came of this offset in [`Readings::plain`].
+    /// Returns the offset in the undecoded path of this offset in [`Readings::plain`].
     fn raw_offset(&self, plain: usize) -> Option<usize> {
         let (mut at, mut decoded) = (0, 0);
         while decoded < plain {
@@ -120,7 +120,7 @@ impl<'a> Readings<'a> {
         self.doubts != Doubts::default()
     }
 
-    /// Returns true if the path as it came has an empty segment.
+    /// Returns true if the undecoded path has an empty segment.
     pub fn has_empty_segment(&self) -> bool {
         merge_slashes(self.raw).is_some()
     }
@@ -161,8 +161,8 @@ pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
     Some(merged)
 }
 
-/// Returns the path without empty segments and with its dot segments, also encoded ones, resolved (RFC 3986 section
-/// 5.2.4); the rest stays as it came. `None` if there are none, or if they lead out of the root.
+/// Returns the path without empty segments and with its dot segments resolved, including encoded ones (RFC 3986 section
+/// 5.2.4); the rest is unchanged. `None` if there are no such segments, or if they lead out of the root.
 pub fn resolved(raw: &[u8]) -> Option<Vec<u8>> {
     let may_differ = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.' | b'%');
     if !raw.windows(2).any(may_differ) {
@@ -203,8 +203,8 @@ fn is_plain(raw: &[u8]) -> bool {
     !ends && !raw.ends_with(b".") && !raw.iter().any(|&b| is_doubtful(b))
 }
 
-/// Returns the doubts of a path: each step that can change it after some of the previous steps, and a few more, which
-/// only cost a second check.
+/// Returns the doubts about a path: each step that can change it after some of the previous steps, and a few more,
+/// which cost only a second check.
 fn doubts(raw: &[u8], plain: &[u8], split: &[u8]) -> Doubts {
     let (again, all) = (decode(raw, AGAIN), decode(raw, Doubts(AGAIN.0 | SLASH.0)));
     let decoded = without_overlong(&all);
@@ -277,8 +277,8 @@ fn is_space(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f
 }
 
-/// Returns the segment without the trailing bytes that Windows and others drop. If it has only dots and spaces, returns
-/// the dot segment that it may be taken for.
+/// Returns the segment without the trailing bytes that Windows and other systems drop. A segment of only dots and
+/// spaces becomes the dot segment for which it may be mistaken.
 fn trimmed(segment: &[u8]) -> &[u8] {
     match segment.iter().rposition(|&byte| byte != b'.' && !is_space(byte)) {
         Some(at) => &segment[..=at],
@@ -352,7 +352,7 @@ pub(crate) fn overlong(bytes: &[u8]) -> Option<(u8, usize)> {
     (low & 0xc0 == 0x80).then_some(((high & 1) << 6 | (low & 0x3f), length))
 }
 
-/// Returns the ASCII character that starts these bytes as `%u00XX`, and the length of that escape.
+/// Returns the ASCII character whose `%u00XX` form starts these bytes, and the length of that escape.
 fn unicode(bytes: &[u8]) -> Option<(u8, usize)> {
     let [b'%', b'u' | b'U', b'0', b'0', high, low, ..] = *bytes else { return None };
     escaped(&[b'%', high, low]).filter(u8::is_ascii).map(|byte| (byte, 6))

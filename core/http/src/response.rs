@@ -1,5 +1,5 @@
-//! A response independent of the HTTP version: status, fields, body. It is turned into bytes by a codec,
-//! [`crate::http1::encode`], or by an engine that takes a [`ResponseHead`].
+//! A response independent of the HTTP version: status, fields, body. A codec ([`crate::http1::encode`]) or an engine
+//! that takes a [`ResponseHead`] turns it into bytes.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(crate) const SERVER: &str = "weir";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     Known(u64),
-    /// The end of the body is unknown until it comes; the codec signals it.
+    /// The length is unknown until the body ends; the codec marks the end.
     Unknown,
 }
 
@@ -25,8 +25,8 @@ pub struct Response<B> {
     pub status: Status,
     /// True if there is a body of unknown length.
     pub(crate) is_length_unknown: bool,
-    /// True if another server made the response: its Server is kept or none is sent, and our Date is added only if it
-    /// has none.
+    /// True if another server made the response. Its Server field is kept, or none is sent, and our Date is added only
+    /// if it has none.
     pub(crate) is_forwarded: bool,
     /// True if the content at this address never changes.
     pub(crate) is_immutable: bool,
@@ -79,8 +79,8 @@ impl<B> Response<B> {
         self
     }
 
-    /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which remains a single line: as a cache, nginx
-    /// before 1.23 obeys only one line.
+    /// Adds names of request fields to Vary (RFC 9110 section 12.5.5), which stays on a single line, because nginx
+    /// before 1.23 obeys only one line when it caches.
     pub fn varying_by(self, names: &str) -> Response<B> {
         if !self.has("vary") {
             return self.with("Vary", names.as_bytes());
@@ -137,7 +137,7 @@ impl<B> Response<B> {
         self.is_length_unknown
     }
 
-    /// Sets the length of the body, or that it is unknown.
+    /// Sets the length of the body, known or unknown.
     pub fn of_length(self, length: Length) -> Response<B> {
         match length {
             Length::Known(bytes) => Response { is_length_unknown: false, ..self }.with_length(bytes),
@@ -163,7 +163,7 @@ impl<B> Response<B> {
         self.shared.iter().chain(self.own.iter())
     }
 
-    /// Returns true if the response has a Date of its own; ours is not among the fields.
+    /// Returns true if the response has a Date of its own; ours does not count.
     pub(crate) fn has_date(&self) -> bool {
         self.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"date"))
     }

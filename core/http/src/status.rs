@@ -6,7 +6,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
-/// A row for each status (constant, code, reason phrase), for all tables built from them.
+/// Passes a row for each status (constant, code, reason phrase) to another macro, so that all tables are made from one
+/// list.
 macro_rules! with_statuses {
     ($table:ident) => {
         $table! {
@@ -86,8 +87,8 @@ impl fmt::Display for Status {
     }
 }
 
-/// A refused request. It is answered with `status` and the connection is then closed: after bytes that we do not
-/// understand, the start of the next request is unknown.
+/// A refused request. It gets a response with `status`, and then the connection is closed: after bytes that cannot be
+/// understood, the start of the next request is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{status}: {reason}")]
 pub struct Reject {

@@ -1,11 +1,11 @@
-//! The schedule of orders and renewals, as a state machine: time and chance are arguments, so that a year of renewals is a test of
-//! milliseconds.
+//! Schedules orders and renewals, as a state machine: time and chance are arguments, so that a test runs through a year
+//! of renewals in milliseconds.
 //!
-//! A certificate is renewed in the window that its authority suggests (ARI, RFC 9773), otherwise when two thirds of its
-//! lifetime are over. A failure waits twice as long as the one before. A failure to reach the authority holds up all
-//! orders, since the next one would fail alike; a refusal holds up those of its name alone. All instants are those of
-//! the wall clock, since certificates expire by it; one that lies further ahead than any wait may was set by a clock
-//! that has been set back since, and counts as past.
+//! A certificate is renewed in the window that its authority suggests (ARI, RFC 9773), or else when two thirds of its
+//! lifetime are over. Each failure doubles the wait. If the authority cannot be reached, all orders wait, because the
+//! next one would fail too; a refusal delays only the orders of its name. All instants are wall-clock times, because
+//! certificates expire by the wall clock. An instant further ahead than the longest wait was computed before the clock
+//! was set back, and counts as past.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -16,23 +16,23 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The remaining time below which a certificate is urgent.
 const URGENT: Duration = Duration::from_secs(3 * 24 * 3600);
-/// The first wait after the authority could not be reached, which costs it nothing.
+/// The first wait after the authority could not be reached. Such an attempt costs the authority nothing.
 const UNREACHED_FIRST: Duration = Duration::from_secs(5);
-/// The first wait after a refusal. Let's Encrypt allows five failed validations of a name in an hour: with this wait
-/// the sixth is an hour after the first.
+/// The first wait after a refusal. Let's Encrypt allows five failed validations per name and hour; with this wait, the
+/// sixth comes an hour after the first.
 const REFUSED_FIRST: Duration = Duration::from_secs(2 * 60);
 const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
-/// The same if a certificate is urgent, or none is there.
+/// The maximum wait if a certificate is urgent or missing.
 const URGENT_WAIT_MAX: Duration = HOUR;
-/// The maximum wait that an authority may ask for.
+/// The maximum wait that an authority may request.
 const ASKED_WAIT_MAX: Duration = DAY;
-/// The bounds of the time between two requests for a window (RFC 9773 section 4.3.2).
+/// The minimum and maximum time between two requests for a window (RFC 9773 section 4.3.2).
 const ASK_EVERY: [Duration; 2] = [MINUTE, DAY];
-/// The time between two requests for a window if one failed.
+/// The time between two requests for a window after one has failed.
 const ASK_AGAIN: Duration = Duration::from_secs(6 * 3600);
-/// The first requests for windows after a start are spread over this time for each certificate.
+/// The time per certificate over which the first requests for windows are spread after a start.
 const ASK_FIRST_EACH: Duration = Duration::from_secs(2);
-/// The share of a lifetime by which renewals without a window are spread.
+/// The divisor of a lifetime that gives the time over which renewals without a window are spread.
 const SPREAD: u32 = 20;
 
 /// The lifetime of a certificate.
@@ -47,7 +47,7 @@ impl Lifetime {
         self.not_after.duration_since(self.not_before).unwrap_or_default()
     }
 
-    /// Returns true if the renewal has failed: its latest instant is past.
+    /// Returns true if the renewal is overdue: its latest instant has passed.
     pub fn is_overdue(self, now: SystemTime) -> bool {
         self.last() <= now
     }
@@ -61,9 +61,9 @@ impl Lifetime {
 /// The scope of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The authority was not reached, or the state folder cannot be written: nothing else would succeed either.
+    /// The authority cannot be reached, or the state folder cannot be written: no other order would succeed.
     All,
-    /// The authority, or our answer to its challenge, refused this name.
+    /// The authority refused this name, or our answer to its challenge.
     Name,
 }
 
@@ -72,7 +72,7 @@ pub enum Scope {
 pub struct Failure {
     pub scope: Scope,
     pub text: String,
-    /// The wait that the authority asks for.
+    /// The wait that the authority requested.
     pub after: Option<Duration>,
 }
 
@@ -91,9 +91,9 @@ impl Failure {
 pub enum Step {
     /// Order a certificate for this name.
     Order(String),
-    /// Ask the authority for the window in which the certificate for this name should be renewed.
+    /// Ask the authority when the certificate for this name should be renewed.
     AskWindow(String),
-    /// No action until then.
+    /// Do nothing until then.
     Wait(SystemTime),
 }
 
@@ -107,16 +107,16 @@ struct Retry {
 #[derive(Debug, Default)]
 struct Entry {
     lifetime: Option<Lifetime>,
-    /// When the certificate is renewed; `None` is now.
+    /// The time of the renewal; `None` means now.
     renew_at: Option<SystemTime>,
-    /// When its window is asked for; `None` is never, without a certificate.
+    /// The time at which to request the renewal window; `None` if there is no certificate.
     ask_at: Option<SystemTime>,
     retry: Retry,
-    /// The last failure since the certificate in force was issued.
+    /// The last failure since the present certificate was issued.
     failure: Option<Failed>,
 }
 
-/// A failure and its instant.
+/// A failure and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     pub at: SystemTime,
@@ -126,17 +126,17 @@ pub struct Failed {
 /// The plan for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outlook {
-    /// When the next order is due.
+    /// The time of the next order.
     pub next_order: SystemTime,
-    /// The reason why no certificate was issued, if the last attempt failed.
+    /// The failure of the last attempt, if it failed.
     pub failed: Option<Failed>,
 }
 
-/// The certificates that are wanted, by their names.
+/// The wanted certificates, by name.
 #[derive(Debug, Default)]
 pub struct Renewals {
     entries: BTreeMap<String, Entry>,
-    /// The wait after failures that hold up everything.
+    /// The wait after failures that affect all orders.
     all: Retry,
     all_failure: Option<Failed>,
     said_at: Option<SystemTime>,
@@ -153,7 +153,8 @@ impl Retry {
     }
 }
 
-/// The instant unless it is past, or so far ahead that a clock that was set back since must have set it.
+/// Returns the instant, unless it is past or more than `ahead_max` ahead. If it is that far ahead, the clock has been
+/// set back since it was computed.
 fn to_come(at: Option<SystemTime>, now: SystemTime, ahead_max: Duration) -> Option<SystemTime> {
     at.filter(|at| at.duration_since(now).is_ok_and(|wait| !wait.is_zero() && wait <= ahead_max))
 }
@@ -163,7 +164,7 @@ impl Entry {
         self.lifetime.is_none_or(|lifetime| lifetime.not_after < now + URGENT)
     }
 
-    /// When the order for it is due; `None` is now.
+    /// The time at which the order is due; `None` means now.
     fn due_at(&self, now: SystemTime) -> Option<SystemTime> {
         let renewal = self.lifetime.and(self.renew_at).filter(|at| *at > now);
         renewal.max(to_come(self.retry.at, now, ASKED_WAIT_MAX))
@@ -171,7 +172,7 @@ impl Entry {
 }
 
 impl Renewals {
-    /// Replaces the names. Names that stay keep what is known about them.
+    /// Replaces the names. Names that stay keep their state.
     pub fn want(&mut self, names: impl IntoIterator<Item = String>) {
         let mut before = std::mem::take(&mut self.entries);
         let entry = |name: String| before.remove_entry(&name).unwrap_or((name, Entry::default()));
@@ -182,8 +183,7 @@ impl Renewals {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Forgets all waits because the operator has changed something, and schedules a request for every renewal window
-    /// soon.
+    /// Clears all waits because the operator has changed something, and schedules new requests for all renewal windows.
     pub fn try_again(&mut self, now: SystemTime, mut chance: impl FnMut() -> f64) {
         (self.all, self.all_failure) = Default::default();
         let spread = self.ask_first_within();
@@ -193,18 +193,18 @@ impl Renewals {
         }
     }
 
-    /// The time in which all windows are asked for first.
+    /// The time within which the first requests for all windows are made.
     fn ask_first_within(&self) -> Duration {
         let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         ASK_FIRST_EACH.saturating_mul(count).min(HOUR)
     }
 
-    /// The number of failed orders for this name since the last certificate.
+    /// The number of failed orders for this name since its last certificate.
     pub fn failures(&self, name: &str) -> u32 {
         self.entries.get(name).map_or(0, |entry| entry.retry.failures)
     }
 
-    /// Notes that a certificate is in force. A lifetime that is known already changes nothing.
+    /// Records that a certificate is in use. Does nothing if its lifetime is known already.
     pub fn on_certificate(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
         let spread = self.ask_first_within();
         let Some(entry) = self.entries.get_mut(name) else { return };
@@ -220,20 +220,20 @@ impl Renewals {
         *entry = Entry { lifetime, renew_at, ask_at, retry, failure: None };
     }
 
-    /// Notes that the certificate in force is to be replaced now: another authority is wanted.
+    /// Records that the certificate in use must be replaced now, because another authority is configured.
     pub fn on_stale(&mut self, name: &str) {
         if let Some(entry) = self.entries.get_mut(name) {
             (entry.renew_at, entry.ask_at) = (None, None);
         }
     }
 
-    /// Returns true if the certificate in force for this name is to be replaced now.
+    /// Returns true if the certificate in use for this name must be replaced now.
     pub fn is_stale(&self, name: &str, now: SystemTime) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.is_to_be_replaced(now))
     }
 
-    /// Records that a certificate was issued just now. Its renewal window is requested an hour later: an authority
-    /// whose windows are always past then gets at most one order an hour.
+    /// Records that a certificate was issued just now. Its renewal window is requested an hour later: even if an
+    /// authority's windows are always in the past, it then gets at most one order an hour.
     pub fn on_issued(&mut self, name: &str, lifetime: Lifetime, now: SystemTime, chance: f64) {
         // Two that were issued in the same second have the same lifetime.
         if let Some(entry) = self.entries.get_mut(name) {
@@ -245,7 +245,7 @@ impl Renewals {
         }
     }
 
-    /// Returns true if nothing holds up all orders.
+    /// Returns true if no failure delays all orders.
     pub fn is_free(&self, now: SystemTime) -> bool {
         to_come(self.all.at, now, ASKED_WAIT_MAX).is_none()
     }
@@ -255,9 +255,9 @@ impl Renewals {
         (self.all, self.all_failure) = Default::default();
     }
 
-    /// Records the renewal window that the authority suggests, and when to ask it again. A renewal already scheduled
-    /// within the window keeps its time. A renewal is never later than a tenth of the lifetime before expiry, even if
-    /// the window is.
+    /// Records the renewal window that the authority suggests, and when to ask again. A renewal that is already
+    /// scheduled within the window keeps its time. A renewal is never later than a tenth of the lifetime before expiry,
+    /// even if the window is later.
     pub fn on_window(
         &mut self,
         name: &str,
@@ -297,12 +297,12 @@ impl Renewals {
         }
     }
 
-    /// Returns true if a certificate that is due is urgent.
+    /// Returns true if a due certificate is urgent.
     fn is_urgent(&self, now: SystemTime) -> bool {
         self.entries.values().any(|entry| entry.is_urgent(now))
     }
 
-    /// The next step. Names without a certificate come first, then those whose certificate expires first.
+    /// The next step. Names without a certificate come first, then the certificates that expire first.
     pub fn next(&self, now: SystemTime) -> Step {
         let held_up = to_come(self.all.at, now, ASKED_WAIT_MAX);
         let expiry = |entry: &Entry| entry.lifetime.map(|lifetime| lifetime.not_after);
@@ -321,7 +321,7 @@ impl Renewals {
         Step::Wait(instants.flatten().min().unwrap_or(now + DAY).max(held_up.unwrap_or(now)))
     }
 
-    /// The plan for a name; `None` if it is not wanted.
+    /// The schedule of a name; `None` if no certificate is wanted for it.
     pub fn outlook(&self, name: &str, now: SystemTime) -> Option<Outlook> {
         let entry = self.entries.get(name)?;
         let of_all = self.all_failure.as_ref().filter(|_| entry.is_to_be_replaced(now));
@@ -332,8 +332,8 @@ impl Renewals {
         to_come(self.all.at, now, ASKED_WAIT_MAX).max(entry.due_at(now)).unwrap_or(now)
     }
 
-    /// Returns the line for the operator about what fails, if it is due: at first at once, then once a day, or once an
-    /// hour if a certificate is urgent.
+    /// Returns a line about failures for the operator, if one is due: immediately after the first failure, then once a
+    /// day, or once an hour if a certificate is urgent.
     pub fn line(&mut self, now: SystemTime) -> Option<String> {
         let is_failing =
             |entry: &Entry| entry.is_to_be_replaced(now) && (entry.failure.is_some() || self.all_failure.is_some());
@@ -368,13 +368,13 @@ impl Renewals {
 }
 
 impl Entry {
-    /// Returns true if it would be due without failures.
+    /// Returns true if the certificate would be due if there were no failures.
     fn is_to_be_replaced(&self, now: SystemTime) -> bool {
         self.lifetime.and(self.renew_at).is_none_or(|at| at <= now)
     }
 }
 
-/// A span in its largest unit.
+/// Formats a duration in its largest unit.
 pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

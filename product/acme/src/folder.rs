@@ -1,8 +1,8 @@
-//! The folder that keeps the account's key and the certificates over restarts.
+//! The folder that keeps the account's key and the certificates across restarts.
 //!
-//! A certificate and its key are one file, so that one rename replaces both: a reader never gets a new certificate with
-//! an old key. Files are written under another name first, with mode 0600, and only the process that holds the lock
-//! writes. All files stand in one folder, since weir's sandbox lets it make files and no folders.
+//! A certificate and its key are one file, so that a single rename replaces both: a reader never gets a new certificate
+//! with an old key. Files are first written under another name, with mode 0600, and only the process that holds the
+//! lock writes. All files are in one folder, because weir's sandbox lets it create files but no folders.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use rustix::fs::FlockOperation;
 use thiserror::Error;
 use tls::{Identity, IdentityError};
 
-/// The line before a certificate that names the directory of its authority.
+/// The start of the line before a certificate that records the directory URL of its authority.
 const DIRECTORY: &str = "# The authority: ";
 const HEAD: &str = "# Weir made this file; it is replaced when the certificate is renewed.\n";
-/// The bytes written before an order, so that a full disk is noticed before the authority is asked: more than a chain of
-/// four certificates with a key.
+/// The number of bytes written before an order to detect a full disk before the authority is asked. It is more than a
+/// chain of four certificates with a key takes.
 const TRIAL_BYTES: usize = 16 << 10;
 
 /// The reason why the folder cannot be used.
@@ -47,12 +47,12 @@ pub struct Lock {
 #[derive(Debug)]
 pub struct Kept {
     pub identity: Identity,
-    /// The directory URL of the authority that issued it; empty if unknown.
+    /// The directory URL of the authority that issued the certificate; empty if unknown.
     pub directory: String,
 }
 
 impl Folder {
-    /// Makes the folder, if it does not exist, for this process's user alone. Returns true if it is new.
+    /// Creates the folder if it does not exist, accessible only to this process's user. Returns true if it is new.
     pub fn create(path: &Path) -> io::Result<bool> {
         let is_new = !path.exists();
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -79,7 +79,7 @@ impl Folder {
         }
     }
 
-    /// Writes as much as a certificate takes, and removes it again.
+    /// Checks that a certificate could be stored: writes as many bytes, then removes them.
     pub fn try_out(&self) -> Result<(), FolderError> {
         let path = self.path.join("trial.new");
         let tried = write_whole(&path, &[b'\n'; TRIAL_BYTES]);
@@ -101,13 +101,13 @@ impl Folder {
         Ok(Some(Kept { identity, directory: directory.trim().to_string() }))
     }
 
-    /// Keeps a certificate chain and its key, both as PEM, from the authority with this directory.
+    /// Stores a certificate chain and its key, both as PEM, with the directory URL of their authority.
     pub fn keep(&self, name: &str, directory: &str, key: &str, chain: &str) -> Result<(), FolderError> {
         let text = format!("{HEAD}{DIRECTORY}{directory}\n{}\n{}\n", key.trim_end(), chain.trim_end());
         self.replace(&self.file_of(name), text.as_bytes())
     }
 
-    /// The account's credentials with the authority of this directory.
+    /// The account's credentials at the authority with this directory URL.
     pub fn account(&self, directory: &str) -> Result<Option<Vec<u8>>, FolderError> {
         let path = self.account_file(directory);
         match tls::read_file(&path) {
@@ -121,7 +121,7 @@ impl Folder {
         self.replace(&self.account_file(directory), text)
     }
 
-    /// Removes the credentials of an account that the authority does not know.
+    /// Removes the credentials of an account that the authority does not recognise.
     pub fn forget_account(&self, directory: &str) {
         let _ = std::fs::remove_file(self.account_file(directory));
     }
@@ -160,7 +160,7 @@ impl Folder {
     }
 }
 
-/// The text with everything but letters, digits, dots, hyphens and underscores replaced, so that it names a file here.
+/// Returns the text as a file name: all characters but letters, digits, dots, hyphens and underscores are replaced.
 fn file_name(text: &str) -> String {
     let kept = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '.' | '-' | '_');
     let name: String = text.chars().map(|byte| if kept(byte) { byte } else { '-' }).collect();

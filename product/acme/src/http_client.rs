@@ -1,6 +1,7 @@
-//! HTTPS to the authority: one request on a connection of its own, from the beginning to the end, on the calling thread.
+//! HTTPS to the authority. Each request uses a connection of its own and blocks the calling thread until it is
+//! complete.
 //!
-//! instant-acme waits for futures; those that this client returns are ready, so nothing has to run them.
+//! instant-acme awaits futures; the futures that this client returns are ready at once, so no runtime is needed.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -20,29 +21,29 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use thiserror::Error;
 use tls::{ClientSession, Connector};
 
-/// Maximum of a response's head and of its body.
+/// The maximum size of a response's head; the next constant limits its body.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
 const FIELDS_MAX: usize = 64;
 /// The addresses of the authority that are tried.
 const ADDRESSES_MAX: usize = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for all of an exchange after the connection.
+/// The maximum time for an exchange once the connection is made.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 const HTTPS_PORT: u16 = 443;
 const READ_BYTES: usize = 16 << 10;
 const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"), " instant-acme");
 
-/// The authority was not reached, or did not answer as an authority does.
+/// The authority could not be reached, or did not answer as an ACME server does.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct Unreached(pub String);
 
-/// The last request and its response, as far as errors need them; instant-acme does not report them.
+/// The parts of the last request and response that errors need; instant-acme does not report them.
 #[derive(Debug, Default, Clone)]
 pub struct Last {
     pub url: String,
-    /// The wait that the response asked for.
+    /// The wait that the response requested.
     pub retry_after: Option<Duration>,
 }
 
@@ -115,14 +116,14 @@ impl HttpClient for Client {
     }
 }
 
-/// The wait that a Retry-After asks for: seconds, or a date (RFC 9110 section 10.2.3).
+/// Parses the wait in a Retry-After field: seconds or a date (RFC 9110 section 10.2.3).
 fn wait(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     let until = || Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default());
     value.parse().ok().map(Duration::from_secs).or_else(until)
 }
 
-/// The outcome of a future that waits for nothing; `None` if it does.
+/// Returns the output of a future that is ready at once; `None` if it is not.
 pub fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
@@ -130,7 +131,7 @@ pub fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// The bytes of a request's body, which instant-acme has whole.
+/// Returns the bytes of a request's body, which instant-acme holds in memory.
 fn content(mut body: BodyWrapper<Bytes>) -> Bytes {
     let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
     match frame {
@@ -139,7 +140,7 @@ fn content(mut body: BodyWrapper<Bytes>) -> Bytes {
     }
 }
 
-/// The head of a request, as HTTP/1.1 has it.
+/// Returns the head of a request in HTTP/1.1 format.
 fn head(parts: &http_fields::request::Parts, body_bytes: usize) -> String {
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
@@ -166,7 +167,7 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
     Err(failure)
 }
 
-/// Sends the request, and receives all that the authority sends until it ends the connection or the response is whole.
+/// Sends the request, and receives until the authority closes the connection or the response is complete.
 fn talk(
     stream: &mut TcpStream,
     session: &mut ClientSession,
@@ -204,7 +205,7 @@ fn talk(
     }
 }
 
-/// Appends all that is decrypted.
+/// Appends all decrypted bytes.
 fn take_plain(session: &mut ClientSession, bytes: &mut Vec<u8>) {
     while session.has_plain() {
         let begin = bytes.len();
@@ -214,7 +215,7 @@ fn take_plain(session: &mut ClientSession, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Returns true if these bytes are a response of a known length, and all of it: its sender may leave the connection open.
+/// Returns true if these bytes are a complete response of known length: the authority may leave the connection open.
 fn is_whole(bytes: &[u8]) -> bool {
     match http::http1::parse_response(bytes) {
         Ok(Some(head)) if head.is_chunked => unchunked(&bytes[head.head_bytes..]).is_ok(),
@@ -225,7 +226,7 @@ fn is_whole(bytes: &[u8]) -> bool {
     }
 }
 
-/// Reads a response that is whole. One to HEAD has no body.
+/// Parses a complete response. A response to HEAD has no body.
 fn response(bytes: &[u8], is_to_head: bool) -> Result<Response<Bytes>, String> {
     let framing = http::http1::parse_response(bytes).map_err(|malformed| malformed.to_string())?;
     let framing = framing.ok_or("the connection ended before a response")?;
@@ -262,7 +263,7 @@ fn unchunked(mut rest: &[u8]) -> Result<Vec<u8>, String> {
     if decoder.is_done() { Ok(body) } else { Err("the connection ended within a response".into()) }
 }
 
-/// The failure below an error of instant-acme, if it is one to reach the authority.
+/// Returns the connection failure behind an error of instant-acme, if there is one.
 pub fn unreached(error: &Error) -> Option<&Unreached> {
     let Error::Other(other) = error else { return None };
     let other: &(dyn StdError + 'static) = &**other;

@@ -1,4 +1,4 @@
-//! A session with an authority: its account, orders, and requests for windows of renewal.
+//! A session with an authority: its account, orders, and requests for renewal windows.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::http_client::{Client, Last, LastExchange, ready, unreached};
 use crate::settings::{ChallengeKind, Hook, Settings};
 use crate::tokens::Tokens;
 
-/// The time for an authority to verify a name, and that to sign a certificate.
+/// The maximum time for an authority to verify a name. The next constant is the maximum time to sign a certificate.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_FIRST: Duration = Duration::from_millis(250);
 const POLL_MAX: Duration = Duration::from_secs(5);
@@ -29,13 +29,13 @@ pub struct Answers<'a> {
     pub hook: Option<&'a dyn Hook>,
 }
 
-/// A certificate as it was issued: its key and its chain, both as PEM.
+/// An issued certificate: its key and its chain, both as PEM.
 pub struct Issued {
     pub key: String,
     pub chain: String,
 }
 
-/// The window that an authority suggests for a renewal, and when to ask again.
+/// The renewal window that an authority suggests, and the time until the next request for it.
 pub type Window = (Option<(SystemTime, SystemTime)>, Option<Duration>);
 
 /// A session with the authority of the settings.
@@ -44,14 +44,14 @@ pub struct Session {
     settings: Settings,
     folder: Folder,
     last: LastExchange,
-    /// The account may be replaced if the authority refuses it without saying that it does not know it.
+    /// True if the account may be replaced when the authority refuses it without stating that it does not recognise it.
     may_forget: Cell<bool>,
 }
 
-/// Waits, and returns false if the thread should end.
+/// Waits. Returns false if the thread should end.
 pub type Pause<'p> = dyn Fn(Duration) -> bool + 'p;
 
-/// The answer to a challenge, which is taken back when this is dropped.
+/// An answer to a challenge; dropping it withdraws the answer.
 struct Answered<'a> {
     answers: Answers<'a>,
     kind: ChallengeKind,
@@ -62,8 +62,8 @@ struct Answered<'a> {
 }
 
 impl Session {
-    /// Finds the authority, and the account in the folder; makes one if there is none. An account that is
-    /// refused leaves the folder, for an unclear reason only if `may_forget`.
+    /// Connects to the authority with the account in the folder, or creates an account if there is none. A refused
+    /// account is removed from the folder; if the reason is unclear, only if `may_forget`.
     pub fn open(settings: &Settings, folder: &Folder, may_forget: bool) -> Result<Session, Failure> {
         let last = LastExchange::default();
         let client = || Box::new(Client::new(Connector::new(settings.roots.clone()), last.clone()));
@@ -90,12 +90,12 @@ impl Session {
         Ok(Session { account, settings: settings.clone(), folder: folder.clone(), last, may_forget })
     }
 
-    /// Returns false if an account has left the folder for an unclear reason.
+    /// Returns false if an account was removed from the folder for an unclear reason.
     pub fn may_forget(&self) -> bool {
         self.may_forget.get()
     }
 
-    /// The window in which the authority wants this certificate renewed; none if it has no opinion.
+    /// The window in which the authority wants this certificate renewed; empty if the authority suggests none.
     pub fn window(&self, identity: &Identity) -> Result<Window, Failure> {
         let Some(id) = certificate_id(identity) else { return Ok((None, None)) };
         match done(self.account.renewal_info(&id)) {
@@ -137,7 +137,8 @@ impl Session {
         Ok(Issued { key: request.key, chain })
     }
 
-    /// Opens an order, if possible as the successor of a certificate, which some authorities count less.
+    /// Opens an order. If possible, it is marked as the successor of a certificate, which some authorities count less
+    /// towards their limits.
     fn begin(&self, name: &str, replaced: Option<&Identity>) -> Result<Order, Failure> {
         let identifiers = [Identifier::Dns(name.to_string())];
         if let Some(id) = replaced.and_then(certificate_id) {
@@ -182,7 +183,8 @@ impl Session {
         Ok(answered)
     }
 
-    /// The challenge for this attempt: each challenge that the authority offers and this server answers, in its turn.
+    /// Chooses the challenge for this attempt: attempts go in turn through the challenges that the authority offers and
+    /// this server can answer.
     fn choose(&self, authorization: &AuthorizationHandle<'_>, attempt: usize) -> Result<ChallengeKind, Failure> {
         let is_offered = |kind: &&ChallengeKind| {
             authorization.challenges.iter().any(|challenge| challenge.r#type == of_kind(**kind))
@@ -223,7 +225,7 @@ impl Session {
     }
 
     /// Returns the authority's reason for refusing an order whose challenges were answered. The authority may refuse an
-    /// order a moment before the challenges show the reason.
+    /// order slightly before the challenges show the reason.
     fn refusal(&self, order: &mut Order, answered: &[Answered<'_>]) -> Failure {
         let mut authorizations = order.authorizations();
         while let Some(Ok(authorization)) = ready(authorizations.next()).flatten() {
@@ -302,7 +304,7 @@ fn of_kind(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-/// The identifier of a certificate for its authority (RFC 9773 section 4.1).
+/// The identifier that the authority uses for a certificate (RFC 9773 section 4.1).
 fn certificate_id(identity: &Identity) -> Option<CertificateIdentifier<'static>> {
     let leaf = rustls_pki_types::CertificateDer::from(identity.leaf());
     Some(CertificateIdentifier::try_from(&leaf).ok()?.into_owned())
@@ -312,7 +314,7 @@ fn done<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     ready(future).unwrap_or(Err(Error::Str("instant-acme waits for something that is not there")))
 }
 
-/// The failure with its scope: what is not about the authority's own answer is about all names.
+/// Returns the failure with its scope. A failure that is not the authority's own answer affects all names.
 fn failure(error: &Error, last: &LastExchange, scope: Scope) -> Failure {
     let Last { url, retry_after: after } = last.get();
     match error {
@@ -330,13 +332,14 @@ fn failure(error: &Error, last: &LastExchange, scope: Scope) -> Failure {
     }
 }
 
-/// The error of an account that the authority does not know (RFC 8555 section 6.7).
+/// The error for an account that the authority does not recognise (RFC 8555 section 6.7).
 const NO_ACCOUNT: &str = "accountDoesNotExist";
-/// The error of an order from an account that is not valid any more (RFC 8555 sections 7.1.2 and 7.3.6), and of others.
+/// The error for an order from an account that is no longer valid (RFC 8555 sections 7.1.2 and 7.3.6). It has other
+/// causes too.
 const UNAUTHORIZED: &str = "unauthorized";
 
-/// Returns true if an authority does not know the account of a new order, or may have deactivated it. The second has other
-/// causes too, so it counts only if the account `may` be forgotten, which then it may not again.
+/// Returns true if an authority does not recognise the account of a new order, or may have deactivated it. The latter
+/// error has other causes too, so it counts only while the account `may` be forgotten; the call then clears `may`.
 fn refuses_account(problem: &Problem, may: &Cell<bool>) -> bool {
     match name_of(problem) {
         Some(NO_ACCOUNT) => true,
@@ -350,7 +353,7 @@ fn name_of(problem: &Problem) -> Option<&str> {
     problem.r#type.as_deref().and_then(|name| name.rsplit(':').next())
 }
 
-/// A problem in the authority's own words.
+/// Returns a problem in the authority's own words.
 fn told(problem: &Problem) -> String {
     match (problem.detail.as_deref(), name_of(problem)) {
         (Some(detail), Some(name)) => format!("{detail} ({name})"),

@@ -1,4 +1,4 @@
-//! The thread that has certificates issued and renewed, and what other threads see of it.
+//! The thread that orders and renews certificates, and the state that other threads see.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,22 +13,23 @@ use crate::order::{Answers, Issued, Session};
 use crate::settings::{Hook, Settings};
 use crate::tokens::Tokens;
 
-/// The maximum wait, so that a clock that is set is noticed.
+/// The maximum wait, so that a change of the clock is noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The time between two attempts to take the lock from another process.
 const LOCK_EVERY: Duration = Duration::from_secs(5);
-/// The time after which the operator is told that another process has the lock; one that this one replaces gives it up.
+/// The time after which the operator is informed that another process holds the lock. A process that this one replaces
+/// releases it sooner.
 const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The certificates that are wanted, and the end of the thread.
+/// The wanted certificates, and whether the thread must end.
 #[derive(Default)]
 struct Wish {
     /// `None` if no certificate is wanted.
     settings: Option<Settings>,
     names: Vec<String>,
-    /// The names whose certificate is from another authority.
+    /// The names whose certificates come from another authority.
     stale: HashSet<String>,
-    /// The number of wishes so far.
+    /// The number of wishes so far. It shows the thread that the wish has changed.
     turn: u64,
     is_stopping: bool,
 }
@@ -40,10 +41,10 @@ struct Shared {
     hook: Option<Arc<dyn Hook>>,
     wish: Mutex<Wish>,
     changed: Condvar,
-    /// The thread alone changes it, and holds the lock while it asks nobody.
+    /// Changed only by the thread, which does not hold the mutex during requests.
     renewals: Mutex<Renewals>,
     is_started: AtomicBool,
-    /// This process orders: it has the lock of the folder.
+    /// True if this process orders certificates, because it holds the lock of the folder.
     is_ordering: AtomicBool,
 }
 
@@ -51,21 +52,21 @@ struct Shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostStatus {
     pub name: String,
-    /// When the certificate in force expires, if one is there.
+    /// The expiry of the certificate in use, if there is one.
     pub not_after: Option<SystemTime>,
-    /// The plan of this process; `None` while another process orders.
+    /// The schedule in this process; `None` while another process orders.
     pub outlook: Option<Outlook>,
 }
 
-/// The certificates by ACME of a server. Clones are of the same.
+/// Keeps a server's ACME certificates renewed. Clones share their state.
 #[derive(Clone)]
 pub struct Renewer(Arc<Shared>);
 
-/// The renewer as the renewal thread holds it.
+/// The renewer as used by its thread.
 pub struct Task(Renewer);
 
 impl Renewer {
-    /// Creates a renewer that wants nothing yet. `hook` sets DNS records.
+    /// Creates a renewer without wanted certificates. `hook` sets DNS records.
     pub fn new(folder: Folder, hook: Option<Arc<dyn Hook>>) -> Renewer {
         let (automatic, tokens) = (Arc::default(), Arc::default());
         let (wish, changed, renewals) = (Mutex::default(), Condvar::new(), Mutex::default());
@@ -83,8 +84,8 @@ impl Renewer {
         &self.0.tokens
     }
 
-    /// Has certificates for these names kept in force from now on, and puts the folder's certificates into force at once.
-    /// Returns remarks for the operator.
+    /// Keeps certificates for these names renewed from now on, and immediately uses those in the folder. Returns
+    /// remarks for the operator.
     pub fn want(&self, settings: Option<Settings>, names: &[String]) -> Vec<String> {
         let names: Vec<String> = if settings.is_some() { names.to_vec() } else { Vec::new() };
         let directory = settings.as_ref().map_or("", |settings| &settings.directory);
@@ -98,20 +99,20 @@ impl Renewer {
         remarks
     }
 
-    /// The thread's part, once, if something is wanted.
+    /// Returns the thread's task, once, if a certificate is wanted.
     pub fn task(&self) -> Option<Task> {
         let is_wanted = self.0.wish().settings.is_some();
         (is_wanted && !self.0.is_started.swap(true, Ordering::Relaxed)).then(|| Task(self.clone()))
     }
 
-    /// The names that certificates are wanted for, and when the one in force expires, if one is there.
+    /// The wanted names, each with the expiry of its certificate in use, if there is one.
     pub fn expiries(&self) -> Vec<(String, Option<SystemTime>)> {
         let names = self.0.wish().names.clone();
         let of = |name: &str| self.0.automatic.identity(name).map(|identity| identity.not_after());
         names.into_iter().map(|name| (name.clone(), of(&name))).collect()
     }
 
-    /// The state of the certificates that are wanted.
+    /// The state of each wanted certificate.
     pub fn status(&self) -> Vec<HostStatus> {
         let now = SystemTime::now();
         let expiries = self.expiries();
@@ -121,7 +122,7 @@ impl Renewer {
         expiries.into_iter().map(|(name, not_after)| HostStatus { outlook: outlook(&name), name, not_after }).collect()
     }
 
-    /// Ends the thread: at once, or after the request under way.
+    /// Ends the thread: immediately, or after the request in progress.
     pub fn stop(&self) {
         self.0.wish().is_stopping = true;
         self.0.changed.notify_all();
@@ -137,8 +138,8 @@ impl Shared {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the folder's certificates for these names into force. Returns the names whose certificates are from another authority, and
-    /// remarks.
+    /// Uses the folder's certificates for these names. Returns the names whose certificates come from another
+    /// authority, and remarks.
     fn load(&self, names: &[String], directory: &str) -> (HashSet<String>, Vec<String>) {
         let (mut stale, mut remarks) = (HashSet::new(), Vec::new());
         for name in names {
@@ -159,7 +160,7 @@ impl Shared {
         (stale, remarks)
     }
 
-    /// Returns a remark about certificates in force that should have been renewed before.
+    /// Returns a remark about certificates in use that should have been renewed already.
     fn overdue(&self, names: &[String], now: SystemTime) -> Option<String> {
         let lifetime_of = |name: &str| self.automatic.identity(name).map(|identity| lifetime(&identity));
         let known = names.iter().filter_map(|name| Some((lifetime_of(name)?, name)));
@@ -179,7 +180,7 @@ impl Shared {
         ))
     }
 
-    /// Waits until something is wanted anew, at most this long. Returns false if the thread should end.
+    /// Waits for a new wish, at most this long. Returns false if the thread should end.
     fn wait(&self, turn: u64, time: Duration) -> bool {
         let wish = self.wish();
         let is_same = |wish: &mut Wish| wish.turn == turn && !wish.is_stopping;
@@ -198,7 +199,7 @@ impl Shared {
 }
 
 impl Task {
-    /// Orders and renews certificates until [`Renewer::stop`]. `log` takes lines for the operator.
+    /// Orders and renews certificates until [`Renewer::stop`]. `log` receives lines for the operator.
     pub fn run(self, log: impl Fn(&str)) {
         let shared = &*self.0.0;
         let (settings, turn, session, may_forget) = (None, 0, None, true);
@@ -214,17 +215,18 @@ struct Run<'r> {
     log: &'r dyn Fn(&str),
     settings: Option<Settings>,
     turn: u64,
-    /// The session with the authority, as long as there is something to do.
+    /// The session with the authority, kept while there is work.
     session: Option<Session>,
-    /// No account was replaced for an unclear reason since the last certificate: one more would be refused alike.
+    /// True if no account was replaced for an unclear reason since the last certificate: a further account would be
+    /// refused too.
     may_forget: bool,
     lock: Option<Lock>,
-    /// Since when another process has the lock, and whether the operator knows.
+    /// The time since which another process holds the lock, and whether the operator has been informed.
     without_lock: Option<(Instant, bool)>,
 }
 
 impl Run<'_> {
-    /// Does what is due, or waits. Returns false at the end.
+    /// Performs the step that is due, or waits. Returns false at the end.
     fn step(&mut self) -> bool {
         self.take_wish();
         let now = SystemTime::now();
@@ -249,7 +251,7 @@ impl Run<'_> {
         self.shared.pause(Duration::ZERO)
     }
 
-    /// Logs what fails, if it is time to.
+    /// Logs current failures, if a line is due.
     fn say(&self, now: SystemTime) {
         let line = self.shared.renewals().line(now);
         line.inspect(|line| (self.log)(line));
@@ -284,7 +286,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns true if this process may write to the folder. Otherwise takes over what another process has written.
+    /// Returns true if this process may write to the folder. Otherwise loads the certificates that another process has
+    /// written.
     fn has_lock(&mut self) -> bool {
         if self.lock.is_some() {
             return true;
@@ -304,7 +307,7 @@ impl Run<'_> {
         self.lock.is_some()
     }
 
-    /// Notes that the folder cannot be locked, unless that waits already.
+    /// Records that the folder cannot be locked, unless a wait for it is running already.
     fn without_folder(&self, failure: &Failure) {
         // It is this process that fails to order.
         self.shared.is_ordering.store(true, Ordering::Relaxed);
@@ -315,7 +318,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes over the certificates of the folder, which another process may have renewed.
+    /// Loads the certificates from the folder, because another process may have renewed them.
     fn read_again(&mut self) {
         let Some(settings) = &self.settings else { return };
         let (_, remarks) = self.shared.load(&self.names(), &settings.directory);

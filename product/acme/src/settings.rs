@@ -6,14 +6,14 @@ use tls::Roots;
 /// The directory of the default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// Sets or removes a DNS record for DNS-01, by a program of the operator.
+/// Sets and removes DNS records for DNS-01, by running the operator's program.
 pub trait Hook: Send + Sync {
-    /// Runs the program for a record (`_acme-challenge.example.org.`) and its value, with `present` or `cleanup` as the
-    /// action. Returns once the program has ended; an error says why it failed.
+    /// Runs the program for a record (`_acme-challenge.example.org.`) and its value, with the action `present` or
+    /// `cleanup`. Returns when the program has ended; an error gives the reason for a failure.
     fn run(&self, action: &str, record: &str, value: &str) -> Result<(), String>;
 }
 
-/// A way to prove to the authority that this server stands behind a name.
+/// A way to prove to the authority that this server controls a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeKind {
     /// A file over HTTP at port 80.
@@ -58,10 +58,10 @@ impl ExternalAccount {
 pub struct Settings {
     /// The address of the authority's directory.
     pub directory: String,
-    /// The authorities that the directory's own certificate is verified against.
+    /// The root certificates against which the directory server's certificate is verified.
     pub roots: Roots,
     pub email: Option<String>,
-    /// The challenges that this server can answer: the first is tried first, after a failure the next.
+    /// The challenges that this server can answer, in the order in which successive attempts use them.
     pub challenges: Vec<ChallengeKind>,
     pub external_account: Option<ExternalAccount>,
 }

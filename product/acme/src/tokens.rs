@@ -1,4 +1,4 @@
-//! The answers to challenges over HTTP (RFC 8555 section 8.3), which event loops look up.
+//! Answers to HTTP challenges (RFC 8555 section 8.3), which event loops look up.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// The folder of the answers.
 const FOLDER: &[u8] = b"/.well-known/acme-challenge/";
-/// Maximum number of challenges at a time; there is one for each name of an order.
+/// The maximum number of challenges at the same time; each name of an order needs one.
 const TOKENS_MAX: usize = 128;
 
-/// The key authorizations by their tokens.
+/// The key authorizations, by token.
 #[derive(Debug, Default)]
 pub struct Tokens {
     count: AtomicUsize,
@@ -17,7 +17,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The answer to a request of this path, if the path belongs to a challenge under way. Without one, no lock is taken.
+    /// The answer to a request for this path, if the path belongs to an open challenge. Takes no lock if there is no
+    /// challenge.
     pub fn answer(&self, path: &[u8]) -> Option<String> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -27,7 +28,7 @@ impl Tokens {
         by_token.get(token).map(|answer| answer.to_string())
     }
 
-    /// Has a challenge answered. Returns false if there are too many.
+    /// Starts answering a challenge. Returns false if there are too many.
     pub(crate) fn begin(&self, token: &str, answer: &str) -> bool {
         let mut by_token = self.by_token.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = by_token.len() < TOKENS_MAX;

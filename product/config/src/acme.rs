@@ -100,7 +100,7 @@ impl Acme {
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// Notes hosts that an authority will refuse, and reports hosts that can never have a certificate as mistakes.
+/// Reports hosts that can never have a certificate as mistakes, and notes hosts that an authority will probably refuse.
 pub(crate) fn check(book: &Book<'_>, acme: Option<&Acme>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let Some(acme) = acme else { return };
     let ordered: Vec<&Placed<Host>> =

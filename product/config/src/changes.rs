@@ -1,4 +1,5 @@
-//! The differences between two files, in the terms of the files, for an operator who reloads a server.
+//! Compares two configuration files and describes their differences in the files' own terms, for an operator who
+//! reloads a server.
 
 mod tables;
 
@@ -14,7 +15,7 @@ use crate::settings::Listener;
 use crate::site::Site;
 use tables::of_values;
 
-/// Changes of listeners begin with this.
+/// The start of each listener's changes.
 const LISTENER: &str = "listener ";
 
 /// A difference between two files.
@@ -56,7 +57,7 @@ fn sites(of: &Configuration) -> BTreeMap<&str, Table> {
     of.sites.iter().map(|site| (site.name.as_str(), Table { at: site.at, held: held(site) })).collect()
 }
 
-/// The classes with their rules. Tokens are never shown, so a change of a token alone is not reported.
+/// The classes with their rules. Tokens are never shown, so a change of only a token is not reported.
 fn classes(of: &Configuration) -> BTreeMap<&str, Table> {
     let table = |(at, class): (usize, &Class)| {
         let rules = of.rules.iter().filter(|rule| rule.class == at).flat_map(|rule| &rule.held);
@@ -102,7 +103,7 @@ fn of_listeners(before: &Configuration, after: &Configuration) -> Vec<Change> {
     changes
 }
 
-/// The listeners by address. Several may have port 0; a number distinguishes them.
+/// The listeners by address. Several may have port 0, so a number distinguishes them.
 fn by_address(of: &Configuration) -> BTreeMap<(SocketAddr, usize), &Placed<Listener>> {
     let mut all = BTreeMap::new();
     for listener in &of.settings.listeners {

@@ -1,5 +1,5 @@
-//! Identifies clients by the leading bits of their addresses: an IPv6 home has a /56, 256 networks of 2^64 addresses
-//! each (RFC 6177).
+//! Identifies clients by the leading bits of their addresses: a home with IPv6 has a /56, which is 256 networks of 2^64
+//! addresses each (RFC 6177).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -30,8 +30,8 @@ impl Default for ClientPrefix {
 }
 
 impl ClientPrefix {
-    /// The bits of this address that identify its client, the others zero. An IPv4 client of an IPv6 socket counts as
-    /// IPv4.
+    /// Returns the bits of this address that identify its client, with all other bits zero. An IPv4 client of an IPv6
+    /// socket counts as IPv4.
     pub fn of(self, address: IpAddr) -> u128 {
         let (bits, length) = match address.to_canonical() {
             IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), MAPPED_BITS + self.v4_bits),

@@ -1,4 +1,4 @@
-//! The weights of clients that count for more than one: many people behind an address, or a proxy.
+//! Weights for clients that count as more than one, such as many people behind one address, or a proxy.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub struct ClientWeight {
 pub struct ClientWeightError;
 
 impl ClientWeight {
-    /// The number of bits that the addresses have in common.
+    /// The length of the network's prefix in bits.
     pub fn length(&self) -> u32 {
         self.length
     }

@@ -1,4 +1,4 @@
-//! Reads the bytes of a file as a configuration.
+//! Parses a file as a configuration.
 
 use std::fs::File;
 use std::io;
@@ -15,22 +15,21 @@ use crate::sources::Sources;
 use crate::value_forms::FilePattern;
 use crate::{Configuration, class, site, suggest};
 
-/// Maximum size of a file. Ten thousand sites, each with a class and a few rules, take half of it.
+/// The maximum size of a file. Ten thousand sites, each with a class and a few rules, take half of this.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// The reason why a file was not read.
+/// The reason why a file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
-    /// All mistakes, in the order of the files. `is_denied` is true if the process has no right to read an included
-    /// file.
+    /// All mistakes, in the order of the files. `is_denied` is true if the process may not read an included file.
     #[error("{}", listed(files, .mistakes))]
     Mistakes { files: FileNames, mistakes: Vec<Remark>, is_denied: bool },
 }
 
 impl FileError {
-    /// Returns true if the process has no right to read the file or one that it includes.
+    /// Returns true if the process may not read the file or a file that it includes.
     pub fn is_denied(&self) -> bool {
         match self {
             FileError::Read { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
@@ -48,7 +47,7 @@ fn listed(files: &FileNames, mistakes: &[Remark]) -> String {
     mistakes.iter().map(|mistake| mistake.line(files)).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads a file and those that it includes.
+/// Reads a file and the files that it includes.
 pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
     let path_shown = || path.display().to_string();
     let sources = Sources::read(path).map_err(|source| FileError::Read { path: path_shown(), source })?;
@@ -104,7 +103,7 @@ fn read_all(sources: &Sources) -> Result<Configuration, Vec<Remark>> {
     Ok(Configuration { settings, sites, classes, rules, notes, files: sources.names(), include_folders })
 }
 
-/// The text of the file with this number.
+/// Returns the text of the file with this number.
 pub(crate) fn decoded(bytes: &[u8], file: usize) -> Result<&str, Remark> {
     let mistake = |at: Place, said: String| Err(Remark { at, said }.of_file(file));
     if bytes.len() > FILE_BYTES_MAX {
@@ -129,7 +128,7 @@ pub(crate) fn decoded(bytes: &[u8], file: usize) -> Result<&str, Remark> {
     mistake(Lines::new(right).place(right.len()), said)
 }
 
-/// The first mistake in the syntax; later ones usually follow from it.
+/// Returns the first syntax mistake; later ones usually follow from it.
 pub(crate) fn syntax(text: &str, lines: &Lines<'_>, error: &toml::de::Error) -> Remark {
     let offset = error.span().map_or(text.len(), |span| span.start);
     let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
@@ -141,7 +140,7 @@ pub(crate) fn syntax(text: &str, lines: &Lines<'_>, error: &toml::de::Error) -> 
     Remark { at: lines.place(offset), said: format!("TOML: {message}{whole}") }
 }
 
-/// The mistake of a key or table that occurs twice, usually a table of an array in single brackets.
+/// Describes a key or table that occurs twice. Usually it is a table of an array in single brackets.
 fn repeated(text: &str, offset: usize) -> String {
     let begin = text[..offset].rfind('\n').map_or(0, |end| end + 1);
     let line = text[begin..].lines().next().unwrap_or_default().trim();

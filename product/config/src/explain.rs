@@ -1,4 +1,4 @@
-//! The site, the class and the values of one request, each with its place in the file.
+//! Explains one request: its site, its class and the values that apply, each with its place in the file.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::{Configuration, UpstreamVersion, value_forms};
 #[derive(Debug)]
 pub struct Question {
     host: HostName,
-    /// The path as it is in a request, encoded.
+    /// The path as in a request, encoded.
     raw_path: Vec<u8>,
     query: Option<Vec<u8>>,
     client: Option<IpAddr>,
@@ -79,17 +79,17 @@ fn field(header: &str) -> Result<(String, String), AskError> {
 pub struct Explanation {
     /// The site, the class and the answer, each with its reason.
     decisions: Vec<Row>,
-    /// The settings that apply to it.
+    /// The settings that apply to the request.
     settings: Vec<Row>,
-    /// The index of its site.
+    /// The index of the request's site.
     pub site: Option<usize>,
-    /// The decoded path by which the site answers. It begins with a slash.
+    /// The decoded path that the site answers. It begins with a slash.
     pub path: Vec<u8>,
-    /// True if upstreams answer it.
+    /// True if upstreams answer the request.
     pub is_passed_on: bool,
-    /// True if its client is not let in.
+    /// True if the request's client is refused.
     pub is_refused: bool,
-    /// True if its client has to log in.
+    /// True if the request's client has to log in.
     pub needs_login: bool,
 }
 
@@ -112,7 +112,7 @@ impl Explanation {
         shown(&self.decisions, files)
     }
 
-    /// Displays the settings of the site, the class and the server, defaults included.
+    /// Displays the settings of the site, the class and the server, including defaults.
     pub fn settings_of_file<'e>(&'e self, files: &'e (impl Named + ?Sized)) -> impl fmt::Display + 'e {
         shown(&self.settings, files)
     }
@@ -188,7 +188,7 @@ fn explain_rewrite(
     }))
 }
 
-/// Explains the class: by a rule, else by the site, else by the default.
+/// Explains the class: by a rule, or else by the site, or else by the default.
 fn explain_class(explanation: &mut Explanation, configuration: &Configuration, asked: &Asked<'_>) -> Option<usize> {
     let (class, why) = configuration.assignment().of(asked);
     let name = configuration.classes.get(class).map_or(OTHERS, |class| &class.name);
@@ -224,7 +224,7 @@ fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Questio
     explanation.say(said, Reason::At(site.at));
 }
 
-/// Explains which clients are let in. Returns false if the client of the question is not.
+/// Explains which clients are admitted. Returns false if the client in question is not.
 fn explain_access(explanation: &mut Explanation, site: &Site, question: &Question, path: &[u8]) -> bool {
     let Some(access) = site.answers.access(path) else { return true };
     if let Some(users) = &access.users {
@@ -302,7 +302,7 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
     }
 }
 
-/// Explains the media type of a file, if the site names it.
+/// Explains the media type of a file, if the site sets it.
 fn explain_type(explanation: &mut Explanation, site: &Site, path: &[u8]) {
     let path = String::from_utf8_lossy(path);
     let extension = std::path::Path::new(&*path).extension().and_then(|extension| extension.to_str());

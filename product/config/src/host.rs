@@ -14,7 +14,7 @@ const LABEL_BYTES_MAX: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
-/// The hosts of a site: one host, or every name below a name.
+/// A host of a site: a single host, or all names below a domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host {
     name: HostName,
@@ -47,7 +47,7 @@ fn is_label(label: &str) -> bool {
 }
 
 impl Host {
-    /// Returns how closely this matches the host, larger for closer matches, or `None` if it does not match.
+    /// Returns how specifically this matches the host, a larger number for a closer match; `None` if it does not match.
     pub fn fits(&self, host: &HostName) -> Option<usize> {
         if !self.below {
             return (self.name == *host).then_some(usize::MAX);

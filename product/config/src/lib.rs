@@ -1,4 +1,4 @@
-//! `weir.toml`, read and checked: text in, a [`Configuration`] or all its mistakes out.
+//! Reads and checks `weir.toml`: returns a [`Configuration`] or all mistakes in the text.
 //!
 //! The keys are data ([`keys`]): the check for unknown keys, the reference ([`reference()`]) and the schema for editors
 //! ([`schema()`]) are made from that table. Reading continues after a mistake, so that one run reports all of them.
@@ -73,9 +73,9 @@ pub struct Configuration {
     pub settings: Settings,
     pub sites: Vec<Site>,
     pub classes: Vec<Class>,
-    /// The rules of all classes, in the order of the file; the first that matches decides.
+    /// The rules of all classes, in the order of the file. The first rule that matches decides.
     pub rules: Vec<Rule>,
-    /// Notes that are not mistakes, in the order of the file.
+    /// Remarks that are not mistakes, in the order of the file.
     pub notes: Vec<Remark>,
     pub files: FileNames,
     /// The folders that are searched for files to include.
@@ -88,7 +88,7 @@ impl Configuration {
         Assignment::new(&self.classes, &self.rules, &self.sites, self.settings.uplink.default_class.as_ref())
     }
 
-    /// Returns the classes of the file, followed by [`OTHERS`] at the last of their priorities. Returns `None` if the
+    /// Returns the classes of the file, followed by [`OTHERS`] at the lowest of their priorities. Returns `None` if the
     /// file has no classes.
     pub fn class_table(&self) -> Option<ClassTable> {
         let uplink = &self.settings.uplink;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::keys::Form;
 use crate::value_forms::{FromText, Wrong};
 
-/// The addresses that begin with the same bits, or a single address if the length is all bits.
+/// A range of addresses that share a prefix; a single address if the prefix has full length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -15,7 +15,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of this address, whose addresses have `length` bits in common; a longer length than the address is cut.
+    /// Returns the network around this address with a prefix of `length` bits; a longer length than the address has is
+    /// reduced.
     pub fn around(address: IpAddr, length: u32) -> Network {
         let (given, width) = bits(address);
         let length = length.min(width);
@@ -34,12 +35,12 @@ impl Network {
         self.address
     }
 
-    /// Returns true for the network of all addresses of a family.
+    /// Returns true if the network contains all addresses of its family.
     pub fn is_all(&self) -> bool {
         self.length == 0
     }
 
-    /// The number of bits that its addresses have in common.
+    /// The length of the prefix in bits.
     pub fn length(&self) -> u32 {
         self.length
     }

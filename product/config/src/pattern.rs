@@ -1,16 +1,16 @@
 //! Patterns of paths. A pattern is text in which `*` stands for any bytes, including slashes. A path is compared byte
 //! by byte, because it may not be UTF-8.
 //!
-//! A pattern covers another if it matches the other one as text; a rule after it is then never reached. A `*` of the
-//! other pattern stands for any character, so only a `*` can match it.
+//! A pattern covers another if it matches the other's text; a rule with the other pattern is then never reached after
+//! it. A `*` of the other pattern stands for any character, so only a `*` can match it.
 
 use std::fmt;
 use std::ops::Range;
 
 use memchr::memmem;
 
-/// The maximum length and number of `*`, which bound the work of a match. Both are far above those of hand-written
-/// patterns.
+/// The maximum length of a pattern; the next constant is the maximum number of `*`. Both bound the work of a match, and
+/// are far above hand-written patterns.
 const BYTES_MAX: usize = 256;
 const STARS_MAX: usize = 8;
 
@@ -61,7 +61,7 @@ impl Pattern {
         ["*", "/*"].contains(&self.0.as_str())
     }
 
-    /// Returns the reason why hardly any path matches, if there is one: paths are compared decoded and without their
+    /// Returns the reason why hardly any path can match, if there is one. Paths are compared decoded and without their
     /// query.
     pub(crate) fn why_odd(&self) -> Option<&'static str> {
         let is_hex = |at: usize| self.0.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
@@ -85,7 +85,7 @@ impl Pattern {
         self.0.matches('*').count()
     }
 
-    /// Returns true if some text matches both patterns. Anything fits between two `*`, so only the ends matter.
+    /// Returns true if some text matches both patterns. Only the ends matter, because anything matches between two `*`.
     pub fn meets(&self, other: &Pattern) -> bool {
         fn ends(pattern: &Pattern) -> Option<(&str, &str)> {
             let (first, rest) = pattern.0.split_once('*')?;
@@ -101,7 +101,7 @@ impl Pattern {
     }
 }
 
-/// The text between this beginning and this end.
+/// Returns the text between this start and this end.
 fn between<'t>(text: &'t [u8], first: &str, last: &str) -> Option<&'t [u8]> {
     text.strip_prefix(first.as_bytes())?.strip_suffix(last.as_bytes())
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// A file of a configuration, a line and a column, both from 1; columns count characters.
+/// A position: the file, the line and the column. Lines and columns start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of the file; 0 is the one that includes the others.
+    /// The number of the file; 0 is the file that includes the others.
     pub file: u16,
     pub line: u32,
     pub column: u32,
@@ -35,7 +35,7 @@ impl FileNames {
     }
 }
 
-/// The name of each file: one for all, or [`FileNames`].
+/// Returns the name of each file: a single name for all, or [`FileNames`].
 pub trait Named {
     fn name_of(&self, at: Place) -> &str;
 }
@@ -68,7 +68,7 @@ pub struct Remark {
 }
 
 impl Remark {
-    /// `FILE:LINE:COLUMN: said`.
+    /// Formats the remark as `FILE:LINE:COLUMN: text`.
     pub fn line(&self, files: &(impl Named + ?Sized)) -> String {
         format!("{}:{}: {}", files.name_of(self.at), self.at, self.said)
     }
@@ -81,7 +81,7 @@ impl Remark {
 /// Maximum number of characters of a value that a message quotes.
 const QUOTED_MAX: usize = 60;
 
-/// The value as a message quotes it: one line, short.
+/// Quotes the value for a message: in one line, shortened.
 pub(crate) fn quoted(value: &str) -> String {
     let escaped: String = value.chars().take(QUOTED_MAX).flat_map(escaped).collect();
     let more = if value.chars().nth(QUOTED_MAX).is_some() { "…" } else { "" };
@@ -92,28 +92,28 @@ fn escaped(c: char) -> Vec<char> {
     if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
-/// The number of bytes between two stored counts of characters. Finding a place examines at most this many bytes,
-/// whatever the length of the line.
+/// The number of bytes between two stored character counts. Finding a place examines at most this many bytes, however
+/// long the line is.
 const STRIDE: usize = 1024;
 
 /// Converts offsets in a text to places.
 pub(crate) struct Lines<'t> {
     text: &'t str,
-    /// The offset of each line.
+    /// The offset at which each line starts.
     starts: Vec<usize>,
     /// Characters before every multiple of [`STRIDE`].
     counts: Vec<usize>,
-    /// The offset of each file.
+    /// The offset at which each file starts.
     files: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    /// The lines of one file.
+    /// Indexes the lines of one file.
     pub(crate) fn new(text: &'t str) -> Lines<'t> {
         Lines::of_files(text, vec![0])
     }
 
-    /// The lines of files, of which each begins a line at its offset.
+    /// Indexes the lines of several files. Each file must start a line at its offset.
     pub(crate) fn of_files(text: &'t str, files: Vec<usize>) -> Lines<'t> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let mut counts = vec![0];
@@ -143,7 +143,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// The number of characters that begin in these bytes of UTF-8.
+/// Returns the number of characters that start in these UTF-8 bytes.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }

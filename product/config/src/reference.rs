@@ -1,4 +1,4 @@
-//! The reference of the keys, as Markdown and as a manual page.
+//! Generates the reference of the keys, as Markdown and as a manual page.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ pub fn reference() -> String {
     page
 }
 
-/// The manual page `weir.toml(5)` in the format of man(7), with the same keys.
+/// Returns the manual page `weir.toml(5)` in the format of man(7), with the same keys.
 pub fn manual() -> String {
     let mut page = Roff::new();
     let heading = |page: &mut Roff, text: &str| {
@@ -104,7 +104,7 @@ struct Part<K> {
     keys: K,
 }
 
-/// The keys above all tables, then each table.
+/// Returns the keys outside all tables, then each table.
 fn parts() -> impl Iterator<Item = Part<impl Iterator<Item = &'static Key>>> {
     let is_table = |key: &&Key| matches!(key.kind, Kind::Table | Kind::Tables);
     let keys_of = move |table: &'static str| Key::of_table(table).filter(move |key| !is_table(key));
@@ -117,7 +117,7 @@ fn parts() -> impl Iterator<Item = Part<impl Iterator<Item = &'static Key>>> {
     std::iter::once(top).chain(tables)
 }
 
-/// A table as it is written.
+/// Returns the heading of a table, as written in a file.
 fn title(table: &Key) -> String {
     let brackets = if table.kind == Kind::Tables { ("[[", "]]") } else { ("[", "]") };
     format!("{}{}{}", brackets.0, table.path, brackets.1)

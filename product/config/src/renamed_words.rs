@@ -1,10 +1,10 @@
 //! Flags, keys and commands that were renamed or removed, and flags of other servers. Each is refused in one line with
 //! its replacement.
 
-/// A flag, key or command that has another name now.
+/// A flag, key or command that has a new name.
 #[derive(Debug)]
 pub struct Renamed {
-    /// The old word: a flag with its dashes, a key with its table, or a command with `weir`.
+    /// The old name: a flag with its dashes, a key with its table, or a command with `weir`.
     pub old: &'static str,
     pub new: &'static str,
     /// A value in the new form, as TOML for a key. Empty if the form has not changed.
@@ -101,7 +101,7 @@ const GONE: &[(&str, &str)] = &[
 const ADDRESS: &str = "the address is --listen, for example --listen :8080";
 const FOLDER: &str = "the folder needs no flag, as in weir serve FOLDER";
 
-/// Flags of other servers, and what to write instead.
+/// Flags of other servers, with their equivalents here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("--port", ADDRESS),
     ("--bind", ADDRESS),
@@ -113,13 +113,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--browse", "write --autoindex"),
 ];
 
-/// Returns one line about a flag of another server, `None` for any other word.
+/// Returns a line about a flag of another server; `None` for any other word.
 pub fn elsewhere(word: &str) -> Option<String> {
     let (word, instead) = ELSEWHERE.iter().find(|(theirs, _)| *theirs == word)?;
     Some(format!("unknown flag {word}: {instead}"))
 }
 
-/// Returns one line about a flag, key or command that was renamed or removed, `None` for any other word.
+/// Returns a line about a flag, key or command that was renamed or removed; `None` for any other word.
 pub fn gone(word: &str) -> Option<String> {
     if let Some(renamed) = RENAMED.iter().find(|renamed| renamed.old == word) {
         return Some(renamed.said());

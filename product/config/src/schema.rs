@@ -1,6 +1,6 @@
-//! The schema of the keys for editors: JSON Schema, draft 2020-12.
+//! Generates a schema of the keys for editors: JSON Schema, draft 2020-12.
 //!
-//! The schema describes names, types and forms. Only `weir check` checks rules that involve several keys.
+//! The schema describes names, types and forms. Rules that involve several keys are checked only by `weir check`.
 
 use serde_json::{Map, Value, json};
 
@@ -55,8 +55,8 @@ fn default(key: &Key) -> Option<Value> {
     }
 }
 
-/// Returns the schema of a string. Patterns are no stricter than the check, because users would switch off an editor
-/// that marks correct values.
+/// Returns the schema of a string. Patterns are no stricter than the check, because users would disable an editor that
+/// marks correct values as wrong.
 fn text(form: Form) -> Value {
     let pattern = match form {
         Form::OneOf(names) => return json!({ "enum": names }),

@@ -1,7 +1,7 @@
 //! Reads a table of the file according to the table of keys.
 //!
-//! A caller requests a value by its name and type. The table of keys holds its default or marks it as required.
-//! Mistakes are noted and reading continues, so that all of them are found in one run.
+//! A caller requests a value by its name and type. The table of keys contains its default or marks it as required.
+//! Mistakes are recorded and reading continues, so that one run finds all of them.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::value_forms::{FromText, Wrong};
 
 type Value<'t> = toml::Spanned<DeValue<'t>>;
 
-/// A setting in force, from the file or by default.
+/// A setting that applies, from the file or by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub key: &'static str,
     pub value: String,
-    /// The place in the file; `None` for a default.
+    /// The place of the setting in the file; `None` for a default.
     pub at: Option<Place>,
-    /// The place of its table, by which tables of one name are told apart.
+    /// The place of the setting's table, which distinguishes tables of the same name.
     pub table: Place,
 }
 
-/// The mistakes and notes found while a file is read.
+/// The mistakes and notes collected while a file is read.
 pub(crate) struct Book<'t> {
     lines: Lines<'t>,
     files: FileNames,
@@ -46,7 +46,7 @@ impl<'t> Book<'t> {
         self.lines.place(offset)
     }
 
-    /// The line of a place, for a message about another place: with its file if that is another.
+    /// Formats a place for a message at another place; includes the file if the two places are in different files.
     pub(crate) fn line(&self, at: Place, other: Place) -> String {
         let of = if at.file == other.file { String::new() } else { format!(" of {}", self.files.name_of(at)) };
         format!("line {}{of}", at.line)
@@ -60,7 +60,7 @@ impl<'t> Book<'t> {
         self.notes.borrow_mut().push(Remark { at, said: said.into() });
     }
 
-    /// Returns the mistakes if there are any, else the notes, in the order of the file.
+    /// Returns the mistakes if there are any, or else the notes, in the order of the file.
     pub(crate) fn close(self) -> Result<Vec<Remark>, Vec<Remark>> {
         let (mut mistakes, mut notes) = (self.mistakes.into_inner(), self.notes.into_inner());
         if !mistakes.is_empty() {
@@ -77,7 +77,7 @@ impl<'t> Book<'t> {
     }
 }
 
-/// A table of the file, or a missing one, with the path of its keys.
+/// A table of the file with the path of its keys. The table may be missing.
 pub(crate) struct Section<'r, 't> {
     pub(crate) book: &'r Book<'t>,
     pub(crate) at: Place,
@@ -116,7 +116,7 @@ impl<'r, 't> Section<'r, 't> {
         self.find(name).is_some()
     }
 
-    /// The names of the keys that are given, unknown ones too.
+    /// The names of the keys in the table, including unknown ones.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'r str> {
         self.table.into_iter().flatten().map(|(name, _)| name.get_ref().as_ref())
     }
@@ -139,7 +139,7 @@ impl<'r, 't> Section<'r, 't> {
         }
     }
 
-    /// Returns true if the value is not a boolean; reading it reports that.
+    /// Returns true if the value is not a boolean. Reading the value reports that mistake.
     pub(crate) fn is_wrong_flag(&self, name: &str) -> bool {
         self.find(name).is_some_and(|value| value.get_ref().as_bool().is_none())
     }
@@ -187,7 +187,7 @@ impl<'r, 't> Section<'r, 't> {
         list.iter().filter_map(|value| self.read(key, value)).collect()
     }
 
-    /// The table of this name; empty if it is missing.
+    /// Returns the table of this name; an empty one if it is missing.
     pub(crate) fn table(&self, name: &str) -> Section<'r, 't> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return Section::open(self.book, key.path, None, self.at) };
@@ -223,7 +223,7 @@ impl<'r, 't> Section<'r, 't> {
         self.table?.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
     }
 
-    /// Returns the default, if there is one. Notes the mistake if the key is required.
+    /// Returns the default, if there is one. Records a mistake if the key is required.
     fn default_of(&self, key: &'static Key) -> Option<&'static str> {
         let shown = match key.default {
             Unset::Required => {

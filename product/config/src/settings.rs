@@ -17,24 +17,24 @@ use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
 use crate::value_forms::{ConcurrencySharing, LogFormat, LogPath, Name, Percent, Shaping, Size, Timeout};
 
-/// Maximum number of listeners: each has sockets in every event loop.
+/// The maximum number of listeners: each needs sockets in every event loop.
 const LISTENERS_MAX: usize = 64;
 
-/// The address of a file without listeners, which is also the default of `weir serve`.
+/// The address used if a file has no listeners, and the default of `weir serve`.
 const ADDRESS: &str = "127.0.0.1:8080";
 
 /// Everything outside sites and classes.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// At least one.
+    /// The listeners, at least one.
     pub listeners: Vec<Placed<Listener>>,
-    /// True if the file has no listener.
+    /// True if the file has no listener, so that the default is used.
     pub has_default_listener: bool,
     pub process: Process,
     pub uplink: Uplink,
     pub limits: Limits,
     pub timeouts: Timeouts,
-    /// The table `[acme]`, if it is given.
+    /// The table `[acme]`, if the file has it.
     pub acme: Option<Acme>,
     pub held: Vec<Held>,
 }
@@ -45,9 +45,9 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Connections use TLS.
     pub is_secure: bool,
-    /// HTTP/3 is accepted too; never without TLS.
+    /// True if the listener also accepts HTTP/3, which requires TLS.
     pub has_http3: bool,
-    /// Connections begin with a PROXY header.
+    /// True if connections begin with a PROXY header.
     pub has_proxy_header: bool,
 }
 
@@ -67,9 +67,9 @@ pub struct Process {
     /// The address of the admin listener, on a loopback interface.
     pub admin: Option<SocketAddr>,
     pub user: Option<String>,
-    /// `None` without a user.
+    /// The group; `None` if no user is set.
     pub group: Option<String>,
-    /// The kernel refuses files and system calls that the server does not need.
+    /// True if the kernel blocks files and system calls that the server does not need.
     pub sandbox: bool,
 }
 
@@ -91,9 +91,9 @@ pub struct Uplink {
     pub starvation_share: Share,
     pub other_traffic_share: Share,
     pub client_share: ClientShareSpec,
-    /// Every other client has a weight of 1.
+    /// Weights of clients; all other clients have a weight of 1.
     pub client_weights: Vec<ClientWeight>,
-    /// Networks whose clients are not reached over the uplink.
+    /// Networks whose clients are reached without the uplink.
     pub local_networks: Vec<Network>,
     /// Applies to classes that have a `max_concurrent_requests`.
     pub concurrency_sharing: ConcurrencySharing,
@@ -128,7 +128,7 @@ pub struct Timeouts {
 }
 
 impl Settings {
-    /// Reads the tables. Returns `None` if a value is wrong; the mistake is noted in the book.
+    /// Reads the tables. Returns `None` if a value is wrong; the mistake is recorded in the book.
     pub(crate) fn read(file: &Section<'_, '_>) -> Option<Settings> {
         let (server, uplink) = (file.table("server"), file.table("uplink"));
         let (limits, timeouts) = (file.table("limits"), file.table("timeouts"));
@@ -145,7 +145,8 @@ impl Settings {
     }
 }
 
-/// A listener that requires PROXY headers needs trusted proxies: without them it would refuse every connection.
+/// Checks that there are trusted proxies if a listener requires PROXY headers: without them it would refuse every
+/// connection.
 fn check_proxies(book: &Book<'_>, listeners: &[Placed<Listener>], process: &Process) {
     let needs = listeners.iter().find(|listener| listener.value.has_proxy_header);
     if let Some(listener) = needs.filter(|_| process.trusted_proxies.is_empty()) {
@@ -192,7 +193,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     listeners
 }
 
-/// Notes each listener on all addresses that serves only IPv6 because an IPv4 address has a separate listener; the
+/// Notes each listener on all addresses that serves only IPv6 because an IPv4 address has a separate listener. The
 /// kernel does not divide a port further.
 fn note_missing_ipv4(book: &Book<'_>, listeners: &[Placed<Listener>]) {
     for of_all in listeners.iter().filter(|listener| listener.value.address.ip() == Ipv6Addr::UNSPECIFIED) {
@@ -213,7 +214,7 @@ fn note_missing_ipv4(book: &Book<'_>, listeners: &[Placed<Listener>]) {
     }
 }
 
-/// Returns whether a listener requires PROXY headers. Datagrams have none, so HTTP/3 is off then.
+/// Returns whether a listener requires PROXY headers. HTTP/3 is then disabled, because datagrams have none.
 fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     let is_wanted = table.flag("proxy_protocol");
     if is_wanted && table.flag("http3") && table.is_given("http3") {
@@ -222,8 +223,8 @@ fn has_proxy_header(table: &Section<'_, '_>) -> bool {
     is_wanted
 }
 
-/// Returns true if the kernel refuses the second address, because it has the same port and family and the same IP
-/// address, or because one of the two stands for all addresses.
+/// Returns true if the kernel would refuse the second address: it has the same port and family, and either the same IP
+/// address or one of the two stands for all addresses.
 pub fn is_overlapping(a: SocketAddr, b: SocketAddr) -> bool {
     let scope = |address: &SocketAddr| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
     let [one, other] = [a, b].map(|address| address.ip().to_canonical());
@@ -332,7 +333,7 @@ fn local_networks(uplink: &Section<'_, '_>) -> Vec<Network> {
     networks.into_iter().map(|network| network.value).collect()
 }
 
-/// Checks the policy for bands, because the kernel's bands can keep the order of only a few policies.
+/// Checks that kernel bands can keep the order of the policy; they can for only a few policies.
 fn check_bands(uplink: &Section<'_, '_>, shaping: &Placed<Shaping>, policy: &Placed<PolicySpec>) {
     if shaping.value == Shaping::Bands && !policy.value.has_bands() {
         let said = format!(
@@ -350,7 +351,7 @@ pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 /// frames of 16 KB, and that HTTP/3 buffers while heads are incomplete.
 pub const HEAD_BYTES: RangeInclusive<u64> = 4 << 10..=128 << 10;
 
-/// The maximum of one field or path over HTTP/2, as sent: a constant of nghttp2 (NGHTTP2_HD_MAX_NV).
+/// The maximum size of a field or path over HTTP/2, as sent: a constant of nghttp2 (NGHTTP2_HD_MAX_NV).
 const HTTP2_FIELD_BYTES: u64 = 64 << 10;
 
 impl Limits {

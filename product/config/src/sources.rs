@@ -1,8 +1,7 @@
-//! The files of a configuration: the one that is named, and those that it includes.
+//! The files of a configuration: the main file and the files that it includes.
 //!
-//! They are read as one text, so that keys and rules mean the same in whichever file they stand. A place in the text
-//! records its file. Each file must be complete by itself; otherwise a table that begins in one file could continue in
-//! the next.
+//! They are read as one text, so that keys and rules mean the same in every file. A place in the text records its file.
+//! Each file must be complete by itself; otherwise a table that begins in one file could continue in the next.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,7 +18,7 @@ use crate::place::{FileNames, Lines, Place, Remark, quoted};
 /// Maximum number of files.
 const FILES_MAX: usize = 10_000;
 
-/// The texts of all files, in the order in which they are read.
+/// The texts of all files, in reading order.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     files: Vec<Source>,
@@ -27,7 +26,7 @@ pub(crate) struct Sources {
     pub folders: Vec<PathBuf>,
     /// Mistakes in the includes.
     pub mistakes: Vec<Remark>,
-    /// True if the process has no right to read an included file or folder.
+    /// True if the process may not read an included file or folder.
     pub is_denied: bool,
 }
 
@@ -35,7 +34,7 @@ pub(crate) struct Sources {
 struct Source {
     name: String,
     text: String,
-    /// The folder at which its paths begin, relative to the first file's folder.
+    /// The folder to which the file's paths are relative, itself relative to the first file's folder.
     folder: PathBuf,
 }
 
@@ -151,7 +150,7 @@ impl Sources {
         (whole, starts)
     }
 
-    /// Returns the mistakes that make a file incomplete by itself, at most one of them of syntax.
+    /// Returns the mistakes that make a file incomplete; at most one of them is a syntax mistake.
     pub fn unwhole(&self) -> Vec<Remark> {
         let of_file = |(at, file): (usize, &Source)| match DeTable::parse(&file.text) {
             Err(error) => vec![syntax(&file.text, &Lines::new(&file.text), &error).of_file(at)],
@@ -165,7 +164,7 @@ impl Sources {
     }
 }
 
-/// Keys of an included file that would belong to a table of another file.
+/// Returns the keys of an included file that would belong to a table of another file.
 fn outside(text: &str, table: &DeTable<'_>) -> Vec<Remark> {
     let lines = Lines::new(text);
     let wrong = table.iter().filter_map(|(name, value)| {
@@ -191,7 +190,7 @@ fn outside(text: &str, table: &DeTable<'_>) -> Vec<Remark> {
     wrong.collect()
 }
 
-/// Returns true for a table where the file should have several of them.
+/// Returns true for a single table where an array of tables is expected.
 fn is_single(name: &str, value: &toml::Spanned<DeValue<'_>>) -> bool {
     Key::of(name).is_some_and(|key| key.kind == Kind::Tables) && value.get_ref().is_table()
 }
@@ -204,7 +203,7 @@ fn include<'r, 't>(table: &'r DeTable<'t>) -> Option<Entry<'r, 't>> {
     table.iter().find(|(name, _)| name.get_ref() == INCLUDE)
 }
 
-/// Returns the position of the key `include` and its value in a text, in bytes.
+/// Returns the byte range of the key `include` and its value in a text.
 fn include_span(text: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?;
     let (name, value) = include(table.get_ref())?;
@@ -229,7 +228,7 @@ struct Unmatched {
     is_denied: bool,
 }
 
-/// The files that a pattern matches, in the order of their names, and the folder above all of them.
+/// Returns the files that a pattern matches, sorted by name, and the folder above all of them.
 fn matching(folder: &Path, pattern: &str) -> Result<(PathBuf, Vec<PathBuf>), Unmatched> {
     let is_pattern = |part: &str| part.contains(['*', '?', '[']);
     let fixed: PathBuf = pattern.split_inclusive('/').take_while(|part| !is_pattern(part)).collect();

@@ -9,7 +9,8 @@ const DISTANCE_MAX: usize = 2;
 /// The maximum length of a compared word. Longer words are not typing errors, and a comparison takes time proportional
 /// to the product of the lengths.
 const COMPARED_MAX: usize = 64;
-/// Maximum number of words that are compared: ten thousand sites times ten thousand mistakes would take minutes.
+/// The maximum number of words that are compared: comparing ten thousand sites for ten thousand mistakes would take
+/// minutes.
 const WORDS_MAX: usize = 200;
 
 /// Returns the nearest word, if one is within [`DISTANCE_MAX`].
@@ -29,7 +30,7 @@ pub(crate) fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>)
     words.min().map(|(_, word)| word)
 }
 
-/// The message about a key that this table does not have.
+/// Returns the message about a key that this table does not have.
 pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     let named = |name: &str| if table.is_empty() { name.into() } else { format!("{table}.{name}") };
     if let Some(said) = gone(&named(name)) {
@@ -47,7 +48,7 @@ pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     }
 }
 
-/// The values that this form accepts, with a suggestion if it is a list of names.
+/// Returns the values that this form accepts, with a suggestion if it is a list of names.
 pub(crate) fn with_guess(form: Form, given: &str) -> String {
     let expected = form.expected();
     match form {

@@ -1,17 +1,17 @@
-//! Lists of rules in which the first match decides. Finds rules that are never reached and pairs that compete.
+//! Checks lists of rules in which the first match decides: finds rules that are never reached, and pairs that compete.
 
 use crate::pattern::Pattern;
 use crate::place::Place;
 use crate::section::Book;
 
-/// Maximum number of rules, since every rule is compared with every one before it.
+/// The maximum number of rules. Every rule is compared with all rules before it.
 pub(crate) const RULES_MAX: usize = 1000;
 
-/// A rule in a list of which the first match decides.
+/// A rule in a list in which the first match decides.
 pub(crate) trait Rule {
     /// The path of the table, for messages: `class.rule`.
     const NOUN: &'static str;
-    /// Paths that no rule matches are open to everybody.
+    /// True if paths that no rule matches are open to everybody.
     const IS_PROTECTION: bool = false;
 
     fn at(&self) -> Place;
@@ -19,11 +19,11 @@ pub(crate) trait Rule {
     fn path(&self) -> Option<&Pattern>;
     /// Returns whether this matches every request that the other matches.
     fn covers(&self, other: &Self) -> bool;
-    /// Returns whether both match some request, neither covers the other, and the order makes a difference.
+    /// Returns whether some requests match both rules, neither covers the other, and their order makes a difference.
     fn competes(&self, other: &Self) -> bool;
 }
 
-/// Checks a rule for a single path that other servers would apply to all paths below it, as in nginx's `location
+/// Notes a rule for a single path that other servers would apply to all paths below it, as in nginx's `location
 /// /admin/`.
 fn check_below<R: Rule>(book: &Book<'_>, rule: &R, rules: &[R]) {
     let Some(path) = rule.path().filter(|path| path.stars() == 0) else { return };

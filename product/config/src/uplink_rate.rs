@@ -1,4 +1,4 @@
-//! The rate of the uplink, as the file has it.
+//! The rate of the uplink, as written in the file.
 
 use sched::line::BoundsError;
 

@@ -1,4 +1,4 @@
-//! The types of the values that strings in the file represent.
+//! The types of values that are strings in the file.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::suggest;
 
-/// The reason why a string is not a value.
+/// The reason why a string is not valid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// The string does not have the form.
@@ -29,13 +29,14 @@ pub(crate) trait FromText: Sized {
 
     fn from_text(text: &str) -> Result<Self, Wrong>;
 
-    /// The value in a file of this folder.
+    /// Returns the value as it applies in a file of this folder.
     fn in_folder(self, _: &Path) -> Self {
         self
     }
 }
 
-/// Strings that stay strings. Each form has a type of its own, so that keys and values cannot be mixed up.
+/// Defines types for strings that need no conversion. Each form has its own type, so that keys and values cannot be
+/// mixed up.
 macro_rules! texts {
     ($($name:ident: $form:expr, $check:expr;)*) => {$(
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl Statuses {
         (self.first..=self.last).contains(&status)
     }
 
-    /// Returns true if these are all of the others too.
+    /// Returns true if these statuses include all of the others.
     pub(crate) fn covers(self, other: Statuses) -> bool {
         self.first <= other.first && other.last <= self.last
     }
@@ -146,7 +147,7 @@ impl FromText for RequestPath {
     }
 }
 
-/// A decoded path of a folder, without the slash at its end. All programs read it in the same way ([`http::Readings`]).
+/// A decoded path of a folder, without its trailing slash. All programs read it in the same way ([`http::Readings`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prefix(pub(crate) String);
 
@@ -194,7 +195,7 @@ impl FromText for Duration {
     }
 }
 
-/// The shortest timeout. 0 would not disable a timeout, as operators may expect, but would end everything immediately.
+/// The shortest timeout. A timeout of 0 would not disable it, as operators may expect, but end everything immediately.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// Reads a timeout.
@@ -203,7 +204,7 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
     if time < TIMEOUT_MIN { Err("expected 1ms or more".to_string()) } else { Ok(time) }
 }
 
-/// A time for which somebody is waited for.
+/// A maximum waiting time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Duration);
 
@@ -223,7 +224,7 @@ impl FromText for SocketAddr {
     }
 }
 
-/// Returns true for an address with https:// and a host, in visible ASCII.
+/// Returns true for an https:// address with a host, in visible ASCII.
 pub fn is_https_url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").filter(|rest| !rest.is_empty() && !rest.starts_with('/'));
     text.len() <= FIELD_BYTES_MAX && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_graphic()))
@@ -232,7 +233,7 @@ pub fn is_https_url(text: &str) -> bool {
 /// The form expected instead of the path of a Unix socket.
 const NO_UNIX_SOCKET: &str = "an address and a port, since Weir listens at no Unix socket; for a proxy or a tunnel in front, one of this machine alone: 127.0.0.1:8080";
 
-/// The form expected instead of this text, which [`listen_address`] refuses.
+/// Returns the form expected instead of a text that [`listen_address`] refuses.
 pub fn listen_expected(text: &str) -> String {
     if is_unix_socket(text) {
         return NO_UNIX_SOCKET.into();
@@ -243,12 +244,13 @@ pub fn listen_expected(text: &str) -> String {
     }
 }
 
-/// Returns true for the path of a socket or a name in the abstract namespace, as programs write them.
+/// Returns true for the path of a Unix socket or an abstract socket name, as other programs write them.
 fn is_unix_socket(text: &str) -> bool {
     ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
 
-/// Returns false if this machine, or the filter of system calls around this process, has no sockets of IPv6 (`ipv6.disable=1`).
+/// Returns false if this machine has no IPv6 sockets (`ipv6.disable=1`), or this process's system call filter blocks
+/// them.
 pub fn has_ipv6() -> bool {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     let opened = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
@@ -277,7 +279,7 @@ impl FromText for PathBuf {
         if is_path(text) { Ok(text.into()) } else { Err(Wrong::Form) }
     }
 
-    /// `-` is no file.
+    /// Returns the path in this folder; `-` stays as it is and means no file.
     fn in_folder(self, folder: &Path) -> PathBuf {
         let is_own = folder.as_os_str().is_empty() || self.as_os_str() == "-";
         if is_own { self } else { folder.join(self) }
@@ -336,7 +338,7 @@ impl FromText for ClientShareSpec {
     }
 }
 
-/// Types whose variants have names in the file.
+/// Defines types whose variants have names in the file.
 macro_rules! names {
     ($($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal,)* })*) => {$(
         $(#[$doc])*
@@ -360,11 +362,11 @@ names! {
     /// The place where the order is enforced.
     Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Off = "off", }
     LogFormat { Combined = "combined", Json = "json", }
-    /// Where symlinks in a root may lead.
+    /// The targets that symlinks in a root may have.
     SymlinkTargets { Inside = "inside", Anywhere = "anywhere", }
-    /// The responses that may use the `max_concurrent_requests` of a class.
+    /// The number of conditions of an access rule that a client must meet.
     ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
-    /// The conditions of access that a client has to meet.
+    /// The number of conditions of an access rule that a client must meet.
     Satisfy { All = "all", Any = "any", }
     /// A coding of compression.
     CodingName { Brotli = "br", Zstd = "zstd", Gzip = "gzip", }
@@ -434,7 +436,7 @@ fn is_directive(text: &str) -> bool {
     is_field_name(name) && value != Some("") && (!needs_number || value.is_some_and(is_number))
 }
 
-/// Reads a string as this form.
+/// Checks that a string has this form.
 #[cfg(test)]
 pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
     match form {
@@ -469,7 +471,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
     }
 }
 
-/// Reads a string as a form of paths, addresses and fields of requests.
+/// Checks a string whose form is a path, an address or a request field.
 #[cfg(test)]
 fn check_of_request(form: Form, text: &str) -> Result<(), Wrong> {
     match form {

@@ -1,7 +1,7 @@
-//! Bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section 5.2),
-//! so the client stops when the reader stops, and a stream buffers at most its window. The window is larger if the
-//! reader takes everything that arrives (`window`). The connection's window opens as bytes arrive, so that no stream
-//! blocks the others; if memory is short, it opens as bytes are read.
+//! Bodies that have arrived and have not been read yet. A stream's window opens as its body is read (RFC 9113 section
+//! 5.2), so the client stops when the reader stops, and a stream buffers at most its window. The window is larger if
+//! the reader takes everything that arrives (`window`). The connection's window opens as bytes arrive, so that no
+//! stream blocks the others; if memory is short, it opens as bytes are read.
 //!
 //! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
@@ -16,7 +16,7 @@ use crate::window::{RoundTrip, WINDOW_BYTES_MAX, Window};
 /// The maximum memory of a request body that is not being read, and the initial maximum of a response body. It is the
 /// initial window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine enforces.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
-/// The maximum memory of all request bodies of a connection, whatever their readers take.
+/// The maximum memory of all request bodies of a connection, however fast they are read.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
 
 /// The state of a body after a read.
@@ -41,7 +41,7 @@ struct Body {
     charge: Charge,
     has_ended: bool,
     is_wanted: bool,
-    /// True if the reader was notified and has not read since.
+    /// True if the reader was notified and has not read since then.
     is_told: bool,
 }
 
@@ -96,7 +96,7 @@ impl Bodies {
         self.place(stream).ok().map(|at| &mut self.open[at].1)
     }
 
-    /// Adds the body of a new request; `has_ended` if it is complete already.
+    /// Adds the body of a new request. `has_ended` is true if the body is complete already.
     pub fn begin(&mut self, stream: u32, has_ended: bool) {
         if let Err(at) = self.place(stream) {
             self.open.insert(at, (stream, Body::new(&self.account, has_ended, self.trip.now)));

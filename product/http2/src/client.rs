@@ -43,7 +43,7 @@ pub enum Closed {
 /// The client side of a connection.
 pub struct ClientSession {
     framer: Framer,
-    /// The window of the connection as it was set last.
+    /// The window of the connection, as last set.
     window_bytes: usize,
 }
 
@@ -163,7 +163,7 @@ impl ClientSession {
         })
     }
 
-    /// Abandons this stream. If it is incomplete, it is cancelled, and [`ClientSession::control`] informs the server.
+    /// Abandons this stream. An incomplete stream is cancelled, and [`ClientSession::control`] informs the server.
     pub fn leave(&mut self, stream: u32) {
         self.reset(stream, CANCEL);
         let hooks = self.framer.engine.hooks();

@@ -11,7 +11,7 @@ use crate::walker::{Frame, Walker};
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// The origin of a connection's end.
+/// The side that ended a connection.
 pub enum End {
     /// The engine ended it and has sent the reason.
     Engines(String),
@@ -40,7 +40,7 @@ impl From<End> for Broken {
     }
 }
 
-/// An end of a connection.
+/// The framing state of one end of a connection.
 pub struct Framer {
     pub engine: Engine,
     pub walker: Walker,

@@ -13,7 +13,7 @@ use http::{Method, PeerLength, Trailers};
 #[derive(Debug)]
 struct Response {
     method: Method,
-    /// Heads that were not taken, interim ones before the final one. A fault is always the last item.
+    /// Heads that the caller has not taken, interim ones before the final one. A fault is always the last item.
     heads: VecDeque<Result<UpstreamHead, UpstreamFault>>,
     interim: u32,
     /// The final head has been received.
@@ -24,7 +24,7 @@ struct Response {
     trailers: Option<Box<Trailers>>,
     /// The code with which the stream ended (RFC 9113 section 7).
     closed: Option<u32>,
-    /// True if the caller was notified and has not checked since.
+    /// True if the caller was notified about the stream and has not checked since then.
     is_told: bool,
 }
 
@@ -65,7 +65,7 @@ impl Response {
         if ends_stream { self.end() } else { Ok(()) }
     }
 
-    /// Checks that the stream may end here.
+    /// Checks that the stream may end at this point.
     fn end(&self) -> Result<(), UpstreamFault> {
         match self.left {
             _ if !self.has_head => Err(UpstreamFault("an end before the head")),

@@ -20,7 +20,7 @@ const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// The minimum window, one frame, that an unwanted request may have left. Below it the request is stopped.
+/// The minimum window left to an unwanted request, one frame. Below it, the request is stopped.
 const EARLY_WINDOW_MIN: u32 = 16 << 10;
 
 /// The maximum window (RFC 9113 section 6.9.1).
@@ -52,12 +52,12 @@ pub enum Event {
     /// A request, or the reason for its refusal. It is reported as soon as its head is complete. The body is discarded
     /// unless [`Session::want_body`] is called before the next event is taken.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
-    /// A request is malformed, by its head, which is then not reported, or by what follows a head that was reported:
-    /// its stream is reset.
+    /// A request is malformed. If its head is malformed it has not been reported; otherwise a later part of the request
+    /// is malformed. Its stream is reset.
     Malformed { stream: u32, refused: Box<Refused> },
     /// The client has changed the stream's priority: [`Session::priority`].
     Priority { stream: u32 },
-    /// A wanted body has bytes to read, or has ended: [`Session::read_body`]. Reported once until it is read.
+    /// A wanted body has bytes to read, or has ended: [`Session::read_body`]. Reported once, until the body is read.
     Body { stream: u32 },
     /// The stream has ended, on either side. The body of its request can no longer be read, complete or not.
     Closed { stream: u32 },
@@ -98,14 +98,14 @@ pub enum Supply {
     Failed,
 }
 
-/// The reason why no more of a response was made into frames.
+/// The reason why no more of a response was turned into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// The room is used up.
     Room,
     /// The whole response was made.
     End,
-    /// The source has no more bytes now.
+    /// The source has no more bytes for now.
     Source,
     /// The source failed, and the stream was reset.
     Failed,
@@ -139,7 +139,7 @@ pub struct Session {
     streams: Streams,
     /// The streams whose response was complete before their request.
     early: Vec<u32>,
-    /// The request reported last, whose body may not be wanted.
+    /// The last reported request, whose body may turn out to be unwanted.
     asked: Option<u32>,
     /// The connection's window.
     window_bytes: usize,
@@ -189,8 +189,8 @@ impl Session {
         Ok(())
     }
 
-    /// Handles a WINDOW_UPDATE by 0 or beyond the maximum window. On a stream, only that stream is reset (RFC 9113
-    /// sections 6.9 and 6.9.1).
+    /// Handles a WINDOW_UPDATE with an increment of 0 or beyond the maximum window. On a stream, only that stream is
+    /// reset (RFC 9113 sections 6.9 and 6.9.1).
     fn on_odd_update(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), End> {
         let window = self.framer.engine.stream_window(frame.stream).filter(|_| frame.stream != 0);
         let code = match window {
@@ -225,8 +225,8 @@ impl Session {
         wanted.is_some()
     }
 
-    /// Appends at most `bytes_max` bytes of a body, without its trailers. The stream's window opens by as much, which
-    /// [`Session::control`] sends to the client.
+    /// Appends at most `bytes_max` bytes of a body, without its trailers. The stream's window opens by as many bytes,
+    /// and [`Session::control`] informs the client.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         if self.framer.is_broken {
             return BodyRead::Cut;

@@ -1,5 +1,5 @@
-//! Tracks the streams on which a client may still send. The engine forgets closed streams and treats later frames on
-//! them as late; a client that sends after its own end is at fault (RFC 9113 section 5.1).
+//! Tracks the streams on which a client may still send. The engine forgets closed streams and tolerates later frames on
+//! them, but a client must not send after it has ended a stream (RFC 9113 section 5.1).
 
 use crate::walker::{DATA, Frame, HEADERS, PRIORITY, RST_STREAM};
 
@@ -12,7 +12,7 @@ pub const PROTOCOL_ERROR: u32 = 1;
 const STREAM_CLOSED: u32 = 5;
 const FRAME_SIZE_ERROR: u32 = 6;
 
-/// A WINDOW_UPDATE by 0 for the connection or for a stream that has ended (RFC 9113 section 6.9).
+/// A WINDOW_UPDATE with an increment of 0, for the connection or for a stream that has ended (RFC 9113 section 6.9).
 pub const UPDATE_BY_NOTHING: Mistake = Mistake { code: PROTOCOL_ERROR, why: "WINDOW_UPDATE by nothing" };
 
 /// A client's mistake that ends the connection.
@@ -27,9 +27,9 @@ pub struct Mistake {
 pub struct Streams {
     /// The highest stream that the client has opened.
     highest: u32,
-    /// Streams that it has not ended, in ascending order.
+    /// Streams that the client has not ended, in ascending order.
     unended: Vec<u32>,
-    /// The highest stream that is no longer remembered.
+    /// The highest stream number that has been forgotten.
     forgotten: u32,
 }
 

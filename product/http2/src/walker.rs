@@ -42,7 +42,7 @@ pub struct Walker {
     have: usize,
     /// Bytes to skip, of a payload or of the preface.
     left: usize,
-    /// The last known frame holds a part of a header block.
+    /// True if the last known frame holds a part of a header block.
     is_block: bool,
     /// True if another frame of this header block must follow.
     goes_on: bool,
@@ -74,13 +74,13 @@ impl Walker {
         }
     }
 
-    /// Returns true if a request may be received in part: a part of a frame that is not known yet, or of a header
-    /// block.
+    /// Returns true if a request may have been received in part: the header of a frame, or a header block, is
+    /// incomplete.
     pub fn has_part(&self) -> bool {
         self.have > 0 || self.goes_on || (self.is_block && self.left > 0)
     }
 
-    /// Bytes of a frame that must be received before it is known.
+    /// The number of bytes still needed to identify the frame.
     fn wanted(&self) -> usize {
         let word_bytes = if self.have < FRAME_HEADER_BYTES { 0 } else { (self.length() as usize).min(WORD_BYTES) };
         FRAME_HEADER_BYTES + word_bytes

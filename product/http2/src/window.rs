@@ -9,14 +9,14 @@ use units::Nanos;
 pub const WINDOW_BYTES_MIN: usize = 65_535;
 /// The maximum window: it carries 320 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// The factor by which a window grows and shrinks. It leads from the minimum to the maximum in one step, because each
-/// step costs an upload a round trip.
+/// The factor by which a window grows and shrinks. The window gets from the minimum to the maximum in one step, because
+/// each step costs an upload a round trip.
 const STEP: usize = 64;
 /// The rate of the fastest line assumed (1 Gbit/s). A window that carries this rate for a round trip is wide enough.
 const BYTES_PER_MS_MAX: u64 = 125_000;
-/// The number of round trips within which a sender that sends half a window is limited by the window.
+/// A sender that sends half a window within this number of round trips is limited by the window.
 const USED_UP_ROUND_TRIPS: u64 = 2;
-/// The number of round trips above which a window is too wide, if half of it takes longer.
+/// A window is too wide if half of it takes more than this number of round trips.
 const IDLE_ROUND_TRIPS: u64 = 32;
 
 /// The window of one stream.

@@ -13,11 +13,11 @@ use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
 use crate::intake::{HEAD_PIECE_BYTES, Intake, Pulled};
 use crate::streams::{Stream, Streams};
 
-/// The maximum number of stored bytes of one request body: the window of its stream, and the bytes that were read with
+/// The maximum stored bytes of one request body: the window of its stream, plus the bytes that were read together with
 /// the head.
 const BODY_BYTES_MAX: usize = STREAM_WINDOW_BYTES as usize + HEAD_PIECE_BYTES;
 
-/// The same maximum for a body whose window does not fit into memory, and which gets a part of the connection's window.
+/// The same maximum for a body whose window does not fit into memory; it shares the connection's window.
 const SHARED_BYTES_MAX: usize = WINDOW_BYTES as usize / 2;
 
 /// The state of a request body.
@@ -26,11 +26,12 @@ pub enum Body {
     /// The caller has not decided yet.
     Undecided,
     Unwanted,
-    /// The body is wanted. `is_unread`: some of it may be unread; `is_told`: the reader was notified of that.
+    /// The body is wanted. `is_unread` is true if some of it may be unread, `is_told` if the reader was notified of
+    /// that.
     Wanted {
         is_unread: bool,
         is_told: bool,
-        /// The connection's window is wider by this stream's.
+        /// True if the connection's window was widened by this stream's window.
         has_window: bool,
     },
 }
@@ -40,7 +41,7 @@ impl Stream {
         matches!(self.body, Body::Wanted { .. })
     }
 
-    /// Returns the maximum memory in bytes of response heads that wait for a window and of an unread body. quinn does
+    /// Returns the maximum memory in bytes of an unread body and of response heads that wait for a window. quinn does
     /// not report the size of unread bodies, so each body counts with its whole window.
     pub fn memory_bytes(&self) -> usize {
         let head_bytes = self.reply.as_ref().map_or(0, |reply| reply.heads.len());
@@ -52,7 +53,7 @@ impl Stream {
             }
     }
 
-    /// Returns true if the connection's window is wider by this stream's, since more of its body may come.
+    /// Returns true if the connection's window was widened by this stream's window, because more of its body may come.
     fn has_window(&self) -> bool {
         matches!(self.body, Body::Wanted { has_window: true, .. }) && self.incoming.is_some()
     }
@@ -155,7 +156,7 @@ impl Session {
         event
     }
 
-    /// The same as [`http2::Session::want_body`].
+    /// See [`http2::Session::want_body`].
     pub fn want_body(&mut self, stream: u32) -> bool {
         let has_window = self.streams.has_room();
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
@@ -170,19 +171,18 @@ impl Session {
         true
     }
 
-    /// The same as [`http2::Session::read_body`]; [`Session::make`] sends the window updates to the client. If it detects
-    /// a mistake that ends the connection, [`Session::on_timeout`] becomes due immediately and returns it.
+    /// Works like [`http2::Session::read_body`]; [`Session::make`] sends the window updates to the client. If a mistake
+    /// that ends the connection is detected, [`Session::on_timeout`] becomes due immediately and returns it.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         self.intake.read_body(stream, into, bytes_max, &mut self.connection, &mut self.streams)
     }
 
-    /// The same as [`http2::Session::leave_body`].
+    /// See [`http2::Session::leave_body`].
     pub fn leave_body(&mut self, stream: u32) {
         self.intake.leave_body(stream, &mut self.connection, &mut self.streams);
     }
 
-    /// Bytes of memory in use. Unacknowledged content counts with the bytes charged for it, since quinn does not report
-    /// them.
+    /// Bytes of memory in use. Unacknowledged content is counted by its charge, because quinn does not report it.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self) -> usize {
         self.body_bytes() + self.streams.kept_bytes + self.sent_bytes()

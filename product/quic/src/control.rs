@@ -23,7 +23,7 @@ pub struct Control {
 enum Farewell {
     NotDue,
     Due,
-    /// The frame was passed to quinn after this many frames of streams.
+    /// The frame was passed to quinn when this many frames had been sent on streams.
     Given {
         frames: u64,
     },
@@ -35,7 +35,7 @@ impl Control {
         Control { id: None, to_say: Vec::new(), head_bytes_max, has_tunnels, farewell: Farewell::NotDue }
     }
 
-    /// Sends what is pending, as far as the client allows.
+    /// Sends pending frames, as far as the client allows.
     pub fn say(&mut self, connection: &mut Connection) {
         // If a ClientHello takes two datagrams, the limit on streams is in the second.
         if self.id.is_none() {
@@ -60,7 +60,7 @@ impl Control {
         self.farewell = Farewell::Due;
     }
 
-    /// Records that the client has acknowledged everything sent, after this many frames of streams.
+    /// Records that the client has acknowledged everything sent so far, which includes this many frames of streams.
     pub fn on_all_acknowledged(&mut self, sent_frames: u64) {
         if matches!(self.farewell, Farewell::Given { frames } if sent_frames > frames) {
             self.farewell = Farewell::Acknowledged;
@@ -72,7 +72,7 @@ impl Control {
         matches!(self.farewell, Farewell::Due | Farewell::Given { .. })
     }
 
-    /// Returns true if nothing can be written on the connection: if its window is shut, this stream is refused too.
+    /// Returns true if nothing can be written on the connection. If its window is shut, this stream is refused too.
     pub fn is_refused(&self, connection: &mut Connection) -> bool {
         self.id.is_some_and(|id| connection.send_stream(id).write(&[]) == Err(WriteError::Blocked))
     }

@@ -2,8 +2,8 @@
 //! reports to no other component.
 //!
 //! quinn lets the window grow only by acknowledgements that arrive while more bytes wait to be sent. So the last flight
-//! of a short response does not open the window, and later responses wait for round trips that they would not wait for
-//! over TCP. Slow start therefore follows Linux: the window grows while more than half of it was in use.
+//! of a short response does not open the window, and later responses wait for round trips that TCP would not need. Slow
+//! start therefore follows Linux: the window grows while more than half of it was in use.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ struct Counted {
 /// The largest flight of the last round trip.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flight {
-    /// UDP payload in flight, without losses since the last acknowledgement.
+    /// UDP payload in flight, minus losses since the last acknowledgement.
     bytes: u64,
     most_bytes: u64,
-    /// The packet that was last sent when this flight was the largest. Its acknowledgement ends the round trip.
+    /// The last packet sent when this flight was largest. Its acknowledgement ends the round trip.
     most_at: u64,
     last_sent: u64,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Acked {
     in_flight_bytes: u64,
     /// The current path's round trips and losses.
     late: LateClient,
-    /// Bytes that a late client lost, on the paths before the current one.
+    /// Bytes lost because the client was late, on the paths before the current one.
     own_lost_before: u64,
     /// Acknowledgements received when the controller was last queried.
     acks: u64,
@@ -110,7 +110,7 @@ impl Acked {
         self.own_lost_before + self.late.own_lost_bytes()
     }
 
-    /// Queries the controller if acknowledgements have arrived, and returns whether they have.
+    /// Queries the controller if acknowledgements have arrived, and returns true if so.
     pub fn look(&mut self, connection: &Connection) -> bool {
         let acks = connection.stats().frame_rx.acks;
         if std::mem::replace(&mut self.acks, acks) == acks {

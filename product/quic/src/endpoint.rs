@@ -61,7 +61,7 @@ pub struct Settings {
     pub has_tunnels: bool,
     /// Maximum number of connections of this socket; more are refused.
     pub connections_max: usize,
-    /// The time after which a connection that receives nothing ends.
+    /// The time after which a connection that receives nothing is closed.
     pub idle_timeout: Nanos,
     /// True for an IPv6 socket, on which IPv4 addresses are mapped.
     pub is_ipv6: bool,
@@ -116,7 +116,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The client's address, which may not be proved.
+    /// The client's address. It may be unverified.
     pub fn from(&self) -> SocketAddr {
         mapped_address::at_socket(self.incoming.remote_address(), self.is_ipv6)
     }

@@ -17,8 +17,8 @@ use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::streams::{Stream, Streams, id};
 
-/// The size of the pieces in which a stream is read until the head of its request is complete, because the body may
-/// follow.
+/// The size of the pieces in which a stream is read until the head of its request is complete. It is small because the
+/// body may follow.
 pub const HEAD_PIECE_BYTES: usize = 1 << 10;
 
 /// The receiving side of a connection.
@@ -30,13 +30,13 @@ pub struct Intake {
     streams_max: u32,
     /// The first refused request, as announced in GOAWAY.
     pub refused_from: Option<u32>,
-    /// True if the connection's window, which was used up, may be open again.
+    /// True if the connection's window was used up and may be open again.
     pub is_writable: bool,
     /// True if the connection has ended.
     pub is_lost: bool,
     /// The time of the last call into quinn.
     pub now: Nanos,
-    /// A mistake found since the last call into quinn.
+    /// A mistake that was found after the last call into quinn.
     pub late: Option<End>,
 }
 
@@ -192,7 +192,7 @@ impl Intake {
         }
     }
 
-    /// Reads the stream of a request after bytes have arrived, or after its body was found unwanted.
+    /// Reads the stream of a request because bytes have arrived or its body turned out to be unwanted.
     pub fn request(
         &mut self,
         now: Nanos,
@@ -227,7 +227,7 @@ impl Intake {
         Ok(self.budget.on_provoked(now)?)
     }
 
-    /// Ends a request that the client has cancelled while it was incomplete.
+    /// Ends a request that the client cancelled before it was complete.
     pub fn on_cancelled(
         &mut self,
         now: Nanos,

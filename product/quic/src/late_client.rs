@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The number of datagrams over which the shortest round trip is taken, together with as many before them.
+/// The number of datagrams over which the shortest round trip is determined, together with the same number before them.
 const LEAST_OF: u32 = 8;
 /// The silence after which a client counts as late. A client may delay an acknowledgement by 25 ms.
 const SILENT_FOR: Duration = Duration::from_millis(30);
@@ -24,7 +24,7 @@ pub(crate) struct LateClient {
     burst: Option<Burst>,
     /// The end of the last period in which the client was late.
     late_until: Option<Instant>,
-    /// The shortest round trip of the last datagrams, and of as many before them.
+    /// The shortest round trip of the latest datagrams, and of the same number before them.
     least: [Duration; 2],
     least_of: u32,
     own_lost_bytes: u64,

@@ -1,11 +1,11 @@
-//! Estimates the bytes that were passed to quinn-proto and have not left, because quinn does not report them. The
+//! Estimates the bytes that were passed to quinn-proto and have not been sent, because quinn does not report them. The
 //! estimate is corrected whenever quinn makes no more datagrams.
 
 use quinn_proto::Connection;
 
 use crate::endpoint::DATAGRAM_BYTES_MAX;
 
-/// Maximum error of an estimate: headers of packets, and ACKs that share a datagram.
+/// The maximum error of an estimate: packet headers, and ACKs that share a datagram.
 const SLACK_BYTES: usize = 96;
 /// Bytes of content that an ACK frame displaces from a datagram; nearly always an upper bound.
 const ACK_BYTES: usize = 32;
@@ -51,7 +51,7 @@ impl Outbox {
         self.lost_bytes = lost_bytes;
     }
 
-    /// Makes a datagram by calling `one`. Returns its UDP payload.
+    /// Makes a datagram with `one`. Returns its UDP payload.
     pub fn make_one(
         &mut self,
         connection: &mut Connection,

@@ -5,8 +5,8 @@
 
 use crate::h3::varint;
 
-/// First byte, packet number at its longest with fewer than 32,000 packets in flight, and the cipher's tag (RFC 9001
-/// section 5.3).
+/// The bytes of a packet besides frames: the first byte, the packet number (at most two bytes with fewer than 32,000
+/// packets in flight), and the cipher's tag (RFC 9001 section 5.3).
 const PACKET_BYTES: usize = 1 + 2 + 16;
 /// Bytes that quinn reserves for the length of a frame that does not fill its packet.
 const LENGTH_BYTES: usize = 8;

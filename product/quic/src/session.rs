@@ -40,7 +40,7 @@ pub struct Path {
     pub acked_bytes: u64,
     /// UDP payload lost so far.
     pub lost_bytes: u64,
-    /// The part of `lost_bytes` that the client itself lost: it was late, and its socket was full.
+    /// The part of `lost_bytes` that the client itself lost because it was late and its socket was full.
     pub own_lost_bytes: u64,
 }
 

@@ -14,8 +14,8 @@ use crate::qpack;
 
 /// Maximum bytes of incomplete frames on all streams of a connection.
 pub const KEPT_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of priorities stored for requests that have not arrived, because a client's PRIORITY_UPDATE may
-/// arrive first.
+/// The maximum number of stored priorities of requests that have not arrived; a client's PRIORITY_UPDATE may overtake
+/// its request.
 const EARLY_WISHES_MAX: usize = 100;
 /// Stream capacity that idle connections keep.
 const STREAMS_KEPT: usize = 4;
@@ -30,7 +30,7 @@ pub struct Reply {
     pub frame_left: usize,
     /// True if the source has ended.
     pub is_read: bool,
-    /// True if the response's own head is in `heads` or was passed to quinn.
+    /// True if the response's own head is in `heads` or was already passed to quinn.
     is_begun: bool,
     /// Bytes that quinn has taken.
     pub offset: u64,
@@ -80,14 +80,15 @@ impl Reply {
 pub struct Stream {
     /// Present until the whole request has arrived.
     pub incoming: Option<Box<request::Incoming>>,
-    /// Bytes of an incomplete frame, then of waiting heads and body, as they are counted in the totals of all streams.
+    /// Bytes of an incomplete frame. The next fields are the bytes of waiting heads and of the body. All are included
+    /// in the totals of all streams.
     kept_bytes: u32,
     held_bytes: u32,
     /// True if the request was reported to the caller.
     pub is_told: bool,
     pub body: Body,
     pub priority: Priority,
-    /// True if the priority came on the control stream, which takes precedence over the request's own.
+    /// True if the priority was received on the control stream. It then overrides the priority in the request.
     pub is_wished: bool,
     pub reply: Option<Reply>,
     /// True if the client's window for this stream is used up.
@@ -147,9 +148,9 @@ pub struct Streams {
     /// The number after the highest stream that has arrived.
     pub next: u32,
     pub events: VecDeque<Event>,
-    /// The request reported last, whose body may not be wanted.
+    /// The last reported request, whose body may turn out to be unwanted.
     pub asked: Option<u32>,
-    /// The number of stream windows by which the connection's window is wider.
+    /// The number of stream windows by which the connection's window was widened.
     pub windows: usize,
     /// Bytes of incomplete frames.
     pub kept_bytes: usize,

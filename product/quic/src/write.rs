@@ -12,8 +12,9 @@ use crate::streams::{Reply, id};
 
 /// Minimum content for a frame, except at the end of a body.
 const CONTENT_BYTES_MIN: usize = 16;
-/// The content read before the state of the windows is known: initially, after a window was found shut, and at most.
-/// With 100 streams whose windows are shut the total is 64 KB. The amount doubles with each acceptance.
+/// The content read before the state of the windows is known: at first. The next constants apply after a window was
+/// found shut, and as a maximum. With 100 streams whose windows are shut, the total is 64 KB. The amount doubles each
+/// time content is accepted.
 const AHEAD_BYTES_FIRST: usize = 8 << 10;
 const AHEAD_BYTES_MIN: usize = 512;
 const AHEAD_BYTES_MAX: usize = 64 << 10;

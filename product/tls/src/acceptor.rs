@@ -1,4 +1,4 @@
-//! The TLS state shared by all connections of a set of sites: versions, protocols, tickets, and the certificate for
+//! The TLS state that all connections of a set of sites share: versions, protocols, tickets, and the certificate for
 //! each host.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use rustls::version::{TLS12, TLS13};
 use crate::Identity;
 use crate::acme::{ACME_TLS, Automatic};
 
-/// The protocols in order of preference: the first that the client offers too is chosen.
+/// The protocols in order of preference: the first one that the client also offers is chosen.
 const PROTOCOLS: [&[u8]; 3] = [HTTP_2, b"http/1.1", b"http/1.0"];
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_3: &[u8] = b"h3";
@@ -34,7 +34,7 @@ pub struct Acceptor(Arc<ServerConfig>);
 pub enum Pick {
     /// The identity with this index.
     Fixed(usize),
-    /// The automatic one for this name. Without one the handshake is refused.
+    /// The automatic identity for this name. The handshake is refused if there is none.
     Automatic(Box<str>),
 }
 
@@ -55,7 +55,8 @@ impl Tickets {
 }
 
 impl Acceptor {
-    /// Creates an acceptor. `pick` returns the index of the identity for a host, or for a client that names none.
+    /// Creates an acceptor. `pick` returns the index of the identity for a host, or for a client that does not name a
+    /// host.
     pub fn new(
         identities: &[Arc<Identity>],
         tickets: &Tickets,
@@ -64,8 +65,8 @@ impl Acceptor {
         Acceptor::choosing(identities, None, tickets, move |host| Some(Pick::Fixed(pick(host))))
     }
 
-    /// The same with certificates that change while it is in use. `pick` returns `None` for a host without a
-    /// certificate, whose handshake is refused.
+    /// The same, with certificates that may change at any time. `pick` returns `None` for a host without a certificate,
+    /// whose handshakes are refused.
     pub fn with_automatic(
         identities: &[Arc<Identity>],
         automatic: &Arc<Automatic>,
@@ -95,8 +96,8 @@ impl Acceptor {
         Acceptor(Arc::new(config))
     }
 
-    /// The configuration for QUIC: the same certificates and tickets, TLS 1.3 only (RFC 9001 section 4.2), HTTP/3 only,
-    /// and no early data. The type is rustls' own, for the QUIC crate, which exposes no rustls type.
+    /// Returns the configuration for QUIC: the same certificates and tickets, TLS 1.3 only (RFC 9001 section 4.2),
+    /// HTTP/3 only, and no early data. It is a rustls type, but the QUIC crate does not expose it.
     #[doc(hidden)]
     pub fn quic_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
@@ -134,8 +135,8 @@ impl ResolvesServerCert for ByHost {
     }
 }
 
-/// Returns true if the client is an authority that verifies a host by TLS (RFC 8737 section 3): it offers this protocol
-/// alone.
+/// Returns true if the client is an authority that verifies a host by TLS (RFC 8737 section 3): it offers only the
+/// protocol for that.
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
 }

@@ -1,8 +1,8 @@
-//! Certificates that come and change while the server runs, by the name that they are for, and what an authority needs
-//! for them: requests for certificates ([`Request`]), and the certificates that answer its challenges (RFC 8737).
+//! Certificates that are added and replaced while the server runs, by name, and the means to obtain them from an
+//! authority: certificate requests ([`Request`]), and the certificates that answer challenges (RFC 8737).
 //!
-//! All acceptors share one table, so that a new certificate counts from the next handshake on and no connection ends for
-//! it. The table is locked for a look-up or an insertion alone, never while something is made or read.
+//! All acceptors share one table, so that a new certificate is used from the next handshake on and no connection is
+//! closed for it. The table is locked only for a look-up or an insertion, never while something is created or read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -18,10 +18,10 @@ use crate::{Identity, IdentityError};
 /// The protocol of TLS-ALPN-01 (RFC 8737 section 6.2).
 pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// The name of what has no file, in error messages.
+/// The name used in error messages for a certificate request, which has no file.
 const REQUEST: &str = "certificate request";
 
-/// The certificates in force. `*.` before a name stands for the names directly below it.
+/// The certificates in use. A name that starts with `*.` stands for all names directly below it.
 #[derive(Debug, Default)]
 pub struct Automatic {
     table: RwLock<Table>,
@@ -43,12 +43,12 @@ impl Automatic {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a certificate into force, in place of the one for that name.
+    /// Starts to use a certificate, replacing the one for that name.
     pub fn put(&self, name: &str, identity: Arc<Identity>) {
         self.table_mut().by_name.insert(name.into(), identity);
     }
 
-    /// Removes all certificates but those for these names.
+    /// Removes all certificates whose names `is_kept` rejects.
     pub fn keep_only(&self, is_kept: impl Fn(&str) -> bool) {
         self.table_mut().by_name.retain(|name, _| is_kept(name));
     }
@@ -63,12 +63,12 @@ impl Automatic {
         self.table().by_name.contains_key(name)
     }
 
-    /// All names with a certificate, and when it expires.
+    /// All names with a certificate, with its expiry.
     pub fn expiries(&self) -> Vec<(String, SystemTime)> {
         self.table().by_name.iter().map(|(name, identity)| (name.to_string(), identity.not_after())).collect()
     }
 
-    /// Has handshakes of TLS-ALPN-01 for this name answered with the digest of its key authorization, until
+    /// Answers TLS-ALPN-01 handshakes for this name with the digest of its key authorization, until
     /// [`Automatic::end_challenge`].
     pub fn begin_challenge(&self, name: &str, digest: &[u8]) -> Result<(), IdentityError> {
         let unusable = |error: rcgen::Error| IdentityError::Unusable(error.to_string(), "TLS-ALPN-01".into());
@@ -103,7 +103,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a key (ECDSA P-256) and a request for a certificate for these names.
+    /// Creates a key (ECDSA P-256) and a certificate request for these names.
     pub fn new(names: &[String]) -> Result<Request, IdentityError> {
         let unusable = |error: rcgen::Error| IdentityError::Unusable(error.to_string(), REQUEST.into());
         let mut params = CertificateParams::new(names).map_err(unusable)?;

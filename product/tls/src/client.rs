@@ -1,4 +1,4 @@
-//! TLS to other servers: the authorities they are verified against ([`Roots`]), the state shared by connections
+//! TLS to other servers: the authorities that verify them ([`Roots`]), the state that connections share
 //! ([`Connector`]), and the TLS of one connection without its socket ([`ClientSession`]).
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::acceptor::{HTTP_2, provider};
 use crate::server_verifier::ServerVerifier;
 use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX, hand_down};
 
-/// Files in which distributions store their trusted authorities, as Go's crypto/x509 searches them.
+/// The files in which distributions store their trusted authorities. Go's crypto/x509 searches the same files.
 const SYSTEM_FILES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,7 +32,7 @@ const ROOTS_MAX: usize = 10_000;
 #[derive(Clone)]
 pub struct Roots {
     store: Arc<RootCertStore>,
-    /// The same certificates, if a server may have one of them itself.
+    /// The same certificates, for servers that use one of them as their own certificate.
     own: Arc<[CertificateDer<'static>]>,
 }
 
@@ -49,7 +49,7 @@ pub enum RootsError {
 }
 
 impl Roots {
-    /// The file of authorities that the system trusts, if there is one.
+    /// Returns the file of authorities that the system trusts, if there is one.
     pub fn system_file() -> Option<&'static Path> {
         SYSTEM_FILES.iter().map(Path::new).find(|file| file.exists())
     }
@@ -60,8 +60,8 @@ impl Roots {
         Ok(Roots { own: [].into(), ..roots })
     }
 
-    /// Reads the authorities of a file, which are trusted as certificates of servers too. Skips certificates that cannot
-    /// be used, as long as there are others.
+    /// Reads the authorities in a file, which are also trusted as certificates of servers. Skips certificates that
+    /// cannot be used, unless all are unusable.
     pub fn read(file: &Path, read: &ReadFile<'_>) -> Result<Roots, RootsError> {
         let text = read(file).map_err(|error| RootsError::Unreadable(error, file.into()))?;
         let (mut store, read) = (RootCertStore::empty(), CertificateDer::pem_slice_iter(&text));
@@ -78,8 +78,8 @@ impl fmt::Debug for Roots {
     }
 }
 
-/// The client side of TLS. Cheap to clone; stores sessions, so that later connections resume earlier ones. Equal only
-/// to its clones.
+/// The client side of TLS. Cheap to clone. Stores sessions, so that later connections can resume earlier ones. Equal
+/// only to its clones.
 #[derive(Clone)]
 pub struct Connector {
     http1: Arc<ClientConfig>,
@@ -87,7 +87,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Creates a connector to servers whose certificate an authority in `roots` has signed, or is one of them.
+    /// Creates a connector. A server is trusted if an authority in `roots` has signed its certificate, or if the
+    /// certificate itself is in `roots`.
     pub fn new(roots: Roots) -> Connector {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both");
@@ -95,7 +96,7 @@ impl Connector {
         Connector::of(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
     }
 
-    /// Offers either protocol alone (RFC 7301), because the protocol of a connection is known in advance.
+    /// Offers only one of the two protocols (RFC 7301), because the protocol of a connection is chosen in advance.
     pub(crate) fn of(config: ClientConfig) -> Connector {
         let offering = |protocol: &[u8]| {
             let mut config = config.clone();
@@ -124,7 +125,7 @@ impl fmt::Debug for Connector {
 #[derive(Debug)]
 pub struct ClientSession {
     tls: ClientConnection,
-    /// Decrypted bytes; those from `at` on are not taken yet.
+    /// Decrypted bytes. Those from `at` on have not been taken yet.
     plain: Vec<u8>,
     at: usize,
 }
@@ -136,7 +137,7 @@ impl ClientSession {
         ClientSession::of(&connector.http1, name)
     }
 
-    /// The same over HTTP/2; [`ClientSession::speaks_http2`] returns whether the server agrees to it.
+    /// The same over HTTP/2; [`ClientSession::speaks_http2`] returns whether the server agrees.
     pub fn over_http2(connector: &Connector, name: &str) -> Option<ClientSession> {
         ClientSession::of(&connector.http2, name)
     }
@@ -149,7 +150,7 @@ impl ClientSession {
         Some(ClientSession { tls, plain: Vec::new(), at: 0 })
     }
 
-    /// Decrypts received bytes. Messages of TLS that answer them are sealed and wait to be handed down.
+    /// Decrypts received bytes. Answers of the TLS protocol are sealed and wait to be handed down.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<(), Broken> {
         while !wire.is_empty() {
             let taken = self.tls.read_tls(&mut wire).map_err(|error| rustls::Error::General(error.to_string()))?;
@@ -195,12 +196,12 @@ impl ClientSession {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// Returns true if the server has sent close_notify: a connection that ends without it was cut off.
+    /// Returns true if the server has sent close_notify. A connection that ends without it was cut off.
     pub fn has_peer_ended(&mut self) -> bool {
         self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
     }
 
-    /// Makes a record of the first part of `bytes`. Returns how many bytes it holds. Do not call it during the
+    /// Makes a record of the first part of `bytes`. Returns how many bytes it holds. Must not be called during the
     /// handshake.
     pub fn seal(&mut self, bytes: &[u8]) -> usize {
         let part = &bytes[..bytes.len().min(RECORD_BYTES_MAX)];
@@ -212,7 +213,7 @@ impl ClientSession {
         self.tls.wants_write()
     }
 
-    /// Writes the sealed bytes to `into`, as far as it takes them.
+    /// Writes sealed bytes to `into`, as many as it takes.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
         hand_down(&mut self.tls, into)
     }
@@ -224,7 +225,7 @@ impl ClientSession {
 }
 
 impl Broken {
-    /// The reason why a server is not trusted, or why the session cannot go on, for a log.
+    /// Describes, for a log, why a server is not trusted or why the session cannot continue.
     pub fn of_server(&self) -> String {
         let rustls::Error::InvalidCertificate(error) = &self.0 else { return self.0.to_string() };
         match error {

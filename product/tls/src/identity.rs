@@ -1,4 +1,4 @@
-//! A certificate chain and its key: read from files, checked, or generated for development.
+//! Certificate chains and their keys: reads them from files, checks them, and generates some for development.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
 use crate::acceptor::provider;
 
-/// Maximum size of a file; the longest chains have ten kilobytes.
+/// The maximum size of a file. The longest chains are about 10 KB.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Maximum number of certificates in a chain, including the leaf.
@@ -31,7 +31,7 @@ pub struct Identity {
     not_after: SystemTime,
 }
 
-/// A faulty certificate or key, with its file.
+/// A faulty certificate or key, with the name of its file.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     #[error("cannot read `{file}`: {1}; expected a file with {0} as PEM", file = .2.display())]
@@ -65,12 +65,12 @@ pub enum Validity {
 }
 
 impl Identity {
-    /// Reads a chain, the server's own certificate first, and its key.
+    /// Reads a chain and its key. The chain starts with the server's own certificate.
     pub fn read(cert: &Path, key: &Path) -> Result<Identity, IdentityError> {
         Identity::read_by(cert, key, &read_file)
     }
 
-    /// The same, but reads files by `read`, which works like [`read_file`].
+    /// Does the same, but reads files with `read`, which must work like [`read_file`].
     pub fn read_by(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Result<Identity, IdentityError> {
         let bytes =
             |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
@@ -79,7 +79,7 @@ impl Identity {
         Identity::new(chain, der, cert, key)
     }
 
-    /// Returns all faults of the two files; each is read even if the other is faulty.
+    /// Returns all faults of the two files. Each is read even if the other one is faulty.
     pub fn faults(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Vec<IdentityError> {
         let bytes =
             |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
@@ -129,7 +129,7 @@ impl Identity {
         &self.key
     }
 
-    /// The names in the certificate; `*.` before a name stands for the names below it.
+    /// The names in the certificate. `*.` before a name stands for the names directly below it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
@@ -149,8 +149,8 @@ impl Identity {
         self.not_after
     }
 
-    /// Returns true if clients accept the certificate for this host. A name matches itself, and `*.` before a name
-    /// matches the names directly below it.
+    /// Returns true if clients accept the certificate for this host. A name matches itself; a name with `*.` matches
+    /// the names directly below it.
     pub fn covers(&self, host: &str) -> bool {
         let host = host.trim_matches(['[', ']']);
         let parent = host.split_once('.').map(|(_, parent)| parent);

@@ -1,10 +1,10 @@
 //! TLS for the server: certificates, the choice by host, tickets ([`Acceptor`]), and the TLS of a connection as a pure
-//! function of bytes ([`Session`]); the same for connections to other servers ([`ClientSession`]). It has no socket and
-//! no thread; only [`read_file`] reads files.
+//! function of bytes ([`Session`]); and the same for connections to other servers ([`ClientSession`]). It uses no
+//! socket and no thread; only [`read_file`] reads files.
 //!
 //! This crate hides rustls: none of its types is public, except in `testing` and for the QUIC crate. A session seals
-//! only what its caller has decided to send, and no earlier, so that the protocol above it (HTTP/1.1 or HTTP/2) keeps
-//! the order that the scheduler gives.
+//! bytes only once its caller has decided to send them, so that the protocol above it (HTTP/1.1 or HTTP/2) keeps the
+//! scheduler's order.
 
 mod acceptor;
 mod acme;

@@ -5,10 +5,10 @@ const HEADER_BYTES: usize = 5;
 
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The last two bytes received of a header: after its fifth byte they are the length.
+    /// The last two bytes received of a header. After the fifth byte they are the record's length.
     length: [u8; 2],
     header_bytes: u8,
-    /// Bytes of the record's content, and how many are still to come.
+    /// The length of the record's content. The next field is the number of its bytes still to come.
     content_bytes: u16,
     left: u16,
 }

@@ -1,8 +1,10 @@
-//! The verification of a server's certificate: an authority of ours has signed it, or it is one of ours itself.
+//! Verifies a server's certificate: a trusted authority must have signed it, or it must be one of the trusted
+//! certificates itself.
 //!
-//! `openssl req -x509` makes a certificate that is marked as an authority's, and rustls takes no authority's for a
-//! server's, though an operator who names this very file trusts it. Then its signature proves nothing more, but its name,
-//! its dates and the handshake's signature count as ever.
+//! `openssl req -x509` makes a certificate that is marked as an authority's, and rustls does not accept such a
+//! certificate from a server, even if the operator configured this very file as trusted. For such a certificate, a
+//! signature by an authority proves nothing more, so it is not required; the name, the dates and the handshake's
+//! signature are checked as usual.
 
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub(crate) struct ServerVerifier {
 }
 
 impl ServerVerifier {
-    /// Creates a verifier; there must be an authority.
+    /// Creates a verifier. There must be at least one authority.
     pub(crate) fn new(authorities: Arc<RootCertStore>, own: Arc<[CertificateDer<'static>]>) -> ServerVerifier {
         let by_authority = WebPkiServerVerifier::builder_with_provider(authorities, provider()).build();
         ServerVerifier { by_authority: by_authority.expect("there is an authority"), own }

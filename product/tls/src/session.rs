@@ -1,7 +1,8 @@
 //! The TLS of one connection without its socket: bytes in, bytes out.
 //!
-//! Content is sealed one record at a time, when it is decided that it leaves now. A record cannot be taken back, so
-//! none is made in advance: below that decision, at most the rest of a record that the socket cut short waits.
+//! Content is sealed one record at a time, once it is decided that the record leaves now. A record cannot be taken
+//! back, so none is made in advance: after that decision, only the rest of a record that the socket took in part may
+//! have to wait.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -20,20 +21,20 @@ const OVERHEAD_1_3: usize = 5 + 1 + 16;
 /// Bytes of header, explicit nonce and tag in TLS 1.2 with AES; ChaCha20 needs 8 fewer.
 const OVERHEAD_1_2: usize = 5 + 8 + 16;
 
-/// The maximum bytes of a client's side of a handshake; clients send less than 3 KB, and no certificate. rustls keeps a
-/// ClientHello of up to 64 KB until it is whole.
+/// The maximum bytes that a client may send in a handshake. Clients send less than 3 KB and no certificate. rustls
+/// buffers an incomplete ClientHello of up to 64 KB.
 const HANDSHAKE_BYTES_MAX: usize = 32 << 10;
 
-/// The message of rustls if the resolver has no certificate.
+/// The error message of rustls if the resolver has no certificate.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
 
-/// The reason why a connection cannot go on; the alert for the client is already sealed.
+/// The reason why a connection cannot continue. The alert for the client is already sealed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Broken(#[from] pub(crate) rustls::Error);
 
 impl Broken {
-    /// The reason why a client's TLS cannot go on, for a log.
+    /// Describes, for a log, why a client's TLS cannot continue.
     pub fn of_client(&self) -> String {
         use rustls::PeerIncompatible as Lacks;
         let lacks = match &self.0 {
@@ -66,13 +67,14 @@ pub struct Session {
     /// Bytes have been received.
     has_received: bool,
     records: Records,
-    /// Bytes that were received of a handshake that is not over.
+    /// Bytes received of an unfinished handshake.
     handshake_bytes: usize,
-    /// Our side has ended: nothing more is sealed.
+    /// True if our side has ended, so that nothing more is sealed.
     is_closed: bool,
-    /// The client violated the protocol: nothing is sealed after the alert.
+    /// True if the client violated the protocol, so that nothing is sealed after the alert.
     is_broken: bool,
-    /// The charge for sealed bytes that were not handed down, and for received bytes of an incomplete record or handshake.
+    /// The charge for sealed bytes that have not been handed down, and for received bytes of an incomplete record or
+    /// handshake.
     charge: Charge,
 }
 
@@ -83,7 +85,7 @@ pub struct HandedDown {
     pub error: Option<io::Error>,
 }
 
-/// Writes the sealed bytes of either side to `into`, as far as it takes them.
+/// Writes sealed bytes of either side to `into`, as many as it takes.
 pub(crate) fn hand_down<D>(tls: &mut ConnectionCommon<D>, into: &mut dyn Write) -> HandedDown {
     let mut bytes = 0;
     while tls.wants_write() {
@@ -110,17 +112,17 @@ impl Session {
         self.charge.move_to(account);
     }
 
-    /// Bytes of waiting and of incomplete records, and of an incomplete handshake.
+    /// Bytes of waiting records, incomplete records and an incomplete handshake.
     pub fn alive_bytes(&mut self) -> usize {
         self.unsent_bytes() + self.records.part_bytes().max(self.handshake_bytes)
     }
 
-    /// Bytes that were received of a handshake that is not over.
+    /// Bytes received of an unfinished handshake.
     pub fn handshake_bytes(&self) -> usize {
         self.handshake_bytes
     }
 
-    /// Counts bytes that were received, as long as the handshake is not over.
+    /// Counts received bytes until the handshake is complete.
     fn note_handshake(&mut self, bytes: usize) -> Result<(), Broken> {
         self.handshake_bytes = if self.is_handshaking() { self.handshake_bytes + bytes } else { 0 };
         if self.handshake_bytes <= HANDSHAKE_BYTES_MAX {
@@ -135,9 +137,9 @@ impl Session {
         self.charge.set(bytes);
     }
 
-    /// Takes received bytes and appends the decrypted ones. Answers (a handshake flight, an alert) are sealed. After
-    /// our side has ended nothing is decrypted: it is not wanted, and an alert for a mistake in it would follow our
-    /// close_notify.
+    /// Takes received bytes and appends the decrypted ones. Answers (a handshake flight, an alert) are sealed. Once our
+    /// side has ended, nothing is decrypted: the bytes are not needed, and an alert about a mistake in them would
+    /// follow our close_notify.
     pub fn open(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         self.has_received |= !wire.is_empty();
         self.records.pass(wire);
@@ -234,7 +236,7 @@ impl Session {
         self.is_closed
     }
 
-    /// Returns true if the client violated the protocol; nothing follows the alert that informs it.
+    /// Returns true if the client violated the protocol. Nothing is sent after the alert about that.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -244,7 +246,7 @@ impl Session {
         self.tls.wants_write()
     }
 
-    /// Bytes sealed and not handed down, of the first 64 pieces: rustls exposes no more.
+    /// Bytes that are sealed and not handed down, in the first 64 pieces; rustls exposes no more.
     pub fn unsent_bytes(&mut self) -> usize {
         let mut counter = Counter(0);
         if self.has_unsent() {
@@ -253,14 +255,14 @@ impl Session {
         counter.0
     }
 
-    /// Writes the sealed bytes to `into`, as far as it takes them.
+    /// Writes sealed bytes to `into`, as many as it takes.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
         let handed_down = hand_down(&mut self.tls, into);
         self.count();
         handed_down
     }
 
-    /// Takes at most `bytes_max` sealed bytes, which the caller must hand down; the rest stays.
+    /// Takes at most `bytes_max` sealed bytes, which the caller must hand down. The rest stays.
     pub fn take_unsent(&mut self, bytes_max: usize) -> Vec<u8> {
         let mut taken = Bounded { bytes: Vec::new(), bytes_max };
         self.hand_down(&mut taken);

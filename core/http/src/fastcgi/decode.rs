@@ -1,6 +1,6 @@
-//! The answer of a FastCGI responder, rewritten as a response of HTTP/1.1: its head (RFC 3875 section 6), then its
-//! body, unchanged if its length is given, and otherwise in chunks. The bytes that the responder writes to its error
-//! stream are kept for a log.
+//! Rewrites the answer of a FastCGI responder as a response of HTTP/1.1: its head (RFC 3875 section 6), then its body,
+//! unchanged if its length is given and otherwise in chunks. Keeps the bytes that the responder writes to its error
+//! stream for a log.
 
 use super::{HEADER_BYTES, REQUEST_ID, VERSION, kind};
 use crate::PeerLength;
@@ -51,7 +51,7 @@ enum Stage {
     /// The body is sent in chunks; the record in progress is a chunk.
     Chunks,
     Length(PeerLength),
-    /// A body that is not sent, such as the body of a 204.
+    /// No body is sent, as in a 204.
     Nothing,
     Done,
 }
@@ -64,8 +64,8 @@ impl Decoder {
         Decoder { record, stage, kept, head_bytes_max, keeps_connection, is_bodiless, said, is_cut }
     }
 
-    /// Returns the state for the answer to a HEAD, which has no body whatever the program announces and sends: a record
-    /// ends it.
+    /// Returns the state for the answer to a HEAD. The answer has no body, whatever the program announces and sends;
+    /// the end record ends it.
     pub fn of_head(self) -> Decoder {
         Decoder { is_bodiless: true, ..self }
     }
@@ -240,8 +240,8 @@ impl Decoder {
     }
 }
 
-/// Returns the position after the first empty line; lines end in a line feed with or without a carriage return. The
-/// first `before` bytes were searched already.
+/// Returns the position after the first empty line. Lines end in a line feed, with or without a carriage return. The
+/// first `before` bytes have been searched already.
 fn head_end(bytes: &[u8], before: usize) -> Option<usize> {
     let from = before.saturating_sub(3);
     let ends = bytes[from..].iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| from + at);
@@ -295,8 +295,8 @@ fn rewrite(
     Ok(stage)
 }
 
-/// Reads the length of an answer from the first Content-Length of its head, if there is one. `is_twice` states that
-/// there are others, which is a fault.
+/// Returns the length in the first Content-Length of the head, if there is one. `is_twice` is true if there are more,
+/// which is a fault.
 fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLength>, UpstreamFault> {
     let read = |said| PeerLength::from_decimal(said).filter(|_| !is_twice).ok_or(WRONG_LENGTH);
     said.map(read).transpose()
@@ -304,7 +304,7 @@ fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLengt
 
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
-/// Returns the number at the beginning of a status. A program sends no interim response.
+/// Returns the number at the start of a status. Interim statuses are refused, because programs do not send them.
 fn status_of(status: &[u8]) -> Option<u16> {
     let (number, rest) = status.split_at_checked(3)?;
     let number = std::str::from_utf8(number).ok().filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;

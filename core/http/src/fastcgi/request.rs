@@ -21,12 +21,13 @@ pub struct Script<'a> {
     pub root: &'a [u8],
     /// The path of the script below the root, with a leading slash.
     pub name: &'a [u8],
-    /// The part of the decoded path behind the script; empty, or with a leading slash.
+    /// The part of the decoded path after the script; empty, or with a leading slash.
     pub path_info: &'a [u8],
     pub client: IpAddr,
     /// The client's port, if the client itself is connected.
     pub client_port: Option<u16>,
-    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept, and those of other peers are not.
+    /// True if the peer is a trusted proxy, whose Forwarded and X-Forwarded-* fields are kept. The fields of other
+    /// peers are dropped.
     pub is_trusted: bool,
     /// True if the client uses TLS.
     pub is_secure: bool,
@@ -39,7 +40,7 @@ pub struct Script<'a> {
 }
 
 /// Appends the records of a request before its body, or all records if the body is empty. Programs read as many bytes
-/// as they were told in advance, so for a body of unknown length [`length_records`] must come between these records and
+/// as the variables announce, so for a body of unknown length [`length_records`] must come between these records and
 /// the body.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, script: &Script, body: BodyLength) {
     push_header(out, kind::BEGIN_REQUEST, 8);
@@ -118,7 +119,7 @@ fn variables(request: &Request, script: &Script, body: BodyLength) -> Vec<u8> {
     out
 }
 
-/// Appends the known facts about the client.
+/// Appends the variables that describe the client.
 fn client(out: &mut Vec<u8>, script: &Script) {
     let mut set = |name: &str, parts: &[&[u8]]| variable(out, name.as_bytes(), parts);
     set("REMOTE_ADDR", &[script.client.to_string().as_bytes()]);
@@ -132,7 +133,7 @@ fn client(out: &mut Vec<u8>, script: &Script) {
 
 /// The prefix of the names of variables that hold fields.
 const FIELD: &[u8] = b"HTTP_";
-/// The fields that have variables of their own, or that no program must see.
+/// Fields that have variables of their own, or that programs must not see.
 const NO_FIELDS: [&str; 5] = ["content-type", "content-length", "expect", "host", "proxy"];
 
 /// Appends the fields of the request that are for programs, each name once (RFC 3875 section 4.1.18).

@@ -1,7 +1,7 @@
-//! The client as proxies in front of this server report it: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
+//! The client as reported by proxies in front of this server: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
 //!
-//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only the right-hand
-//! part, which trusted proxies wrote: everything further left is the client's own claim.
+//! Anybody can send these fields. They count only on a connection from a trusted proxy, and only the right-hand part,
+//! which trusted proxies wrote: everything further left is the client's own claim.
 
 use core::net::IpAddr;
 
@@ -13,12 +13,12 @@ use crate::request::target::is_host_port;
 /// The client of a request, as trusted proxies report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claimed<'a> {
-    /// The rightmost address that is not a trusted proxy's, or else the leftmost; canonical. `None` if the proxies do
-    /// not report it.
+    /// The rightmost address that does not belong to a trusted proxy, or else the leftmost address, in canonical form.
+    /// `None` if the proxies report no address.
     pub client: Option<IpAddr>,
     /// True if the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
-    /// The host that was requested from the last proxy, by Forwarded; `None` if no proxy reports it there.
+    /// The host that was requested from the last proxy, according to Forwarded; `None` if no proxy reports it.
     pub host: Option<&'a [u8]>,
     /// The last value that is not an address.
     pub wrong: Option<&'a [u8]>,
@@ -91,8 +91,8 @@ fn address(node: &[u8]) -> Option<IpAddr> {
     host.parse::<IpAddr>().ok().filter(|_| is_right).map(|address| address.to_canonical())
 }
 
-/// Returns the value of a parameter of an element, without its quotes. Quoted pairs are not unescaped, because none of
-/// the values read here contains any.
+/// Returns the value of an element's parameter, without quotes. Quoted pairs are not unescaped, because the values read
+/// here contain none.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let pairs = unquoted(element, b';').filter_map(|pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
@@ -109,13 +109,13 @@ fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
 }
 
-/// Returns true if every quoted string ends.
+/// Returns true if every quoted string is terminated.
 fn is_closed(value: &[u8]) -> bool {
     let mut quoting = Quoting::default();
     !value.iter().fold(false, |_, &byte| quoting.is_within(byte))
 }
 
-/// Tracks whether a byte stands in a quoted string (RFC 9110 section 5.6.4).
+/// Tracks whether a byte is inside a quoted string (RFC 9110 section 5.6.4).
 #[derive(Default)]
 struct Quoting {
     is_quoted: bool,

@@ -1,7 +1,8 @@
 //! Appends the address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC
-//! 7239). A program reads one of them, and it must not contradict the values that Weir uses. So values that a trusted
-//! proxy reports only in Forwarded also begin the other fields, and values that it reports in the others begin
-//! Forwarded. In that case a Forwarded from the client, which most proxies pass on unchanged, is dropped.
+//! 7239). A program reads one of these fields, which must not contradict the values that Weir uses. So values that a
+//! trusted proxy reports only in Forwarded are also put at the front of the other fields, and values that it reports in
+//! the others at the front of Forwarded. In the latter case the Forwarded that came from the client, which most proxies
+//! pass on unchanged, is dropped.
 
 use core::net::IpAddr;
 use core::ops::Range;

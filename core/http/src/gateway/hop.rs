@@ -5,8 +5,8 @@ use crate::Request;
 use crate::list::members;
 use crate::name_filter::Names;
 
-/// Alt-Svc names another address of the same origin: a client that came through us must not leave for an address of
-/// the upstream.
+/// Hop-by-hop fields. Alt-Svc is one of them because it names another address of the same origin: a client that came
+/// through us must not switch to an address of the upstream.
 const HOP_BY_HOP: Names<12> = Names::new([
     "alt-svc",
     "connection",
@@ -39,7 +39,7 @@ pub(crate) struct Hop<F> {
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>, F: Fn() -> I> Hop<F> {
-    /// Creates it for a message with the values of Connection that `connection` returns.
+    /// Creates the filter for a message; `connection` returns the values of its Connection fields.
     pub fn of(connection: F) -> Hop<F> {
         let lists_fields = connection().flat_map(members).any(is_listed);
         Hop { connection, lists_fields }
@@ -52,7 +52,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>, F: Fn() -> I> Hop<F> {
     }
 }
 
-/// Returns true if a field of this name belongs to one connection, whether Connection lists it or not.
+/// Returns true if a field of this name applies to one connection, even if Connection does not list it.
 pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP.has(name)
 }
@@ -67,11 +67,11 @@ pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
     known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// The maximum number of times that a request may have passed a Weir before; a longer chain is hardly intended.
+/// The maximum number of earlier passes of a request through a Weir; a longer chain is hardly intended.
 const PASSES_MAX: usize = 16;
 
-/// Returns true if the Via of a request shows so many passes through Weir that an upstream must lead back to it (RFC
-/// 9110 section 7.6.3).
+/// Returns true if the request's Via shows so many passes through Weir that an upstream must lead back to this server
+/// (RFC 9110 section 7.6.3).
 pub fn is_looping(request: &Request) -> bool {
     let by = |member: &[u8]| member.split(|byte| *byte == b' ').nth(1) == Some(crate::response::SERVER.as_bytes());
     request.values("via").flat_map(members).filter(|member| by(member)).count() > PASSES_MAX

@@ -29,7 +29,7 @@ pub use request_head::{RequestHead, takes_trailers};
 pub use response_builder::ResponseBuilder;
 use writer::Writer;
 
-/// The facts of the client's connection and of the route that an intermediary adds to a request.
+/// The properties of the client's connection and of the route that an intermediary adds to a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway<'a> {
     /// The peer address of the connection.
@@ -37,8 +37,8 @@ pub struct Gateway<'a> {
     pub client_port: Option<u16>,
     /// True if the client came over TLS or QUIC.
     pub is_secure: bool,
-    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of other peers
-    /// are replaced.
+    /// True if the peer is a trusted proxy, whose Forwarded and X-Forwarded-* fields are kept and extended. Those of
+    /// other peers are replaced.
     pub is_trusted: bool,
     /// The client that this proxy reports ([`claimed`]); `None` if it reports none.
     pub claimed_client: Option<IpAddr>,
@@ -91,7 +91,7 @@ fn head_bytes(request: &Request) -> usize {
     request.path.len() + request.query.map_or(0, <[u8]>::len) + request.all.bytes() + host_bytes + ADDED_BYTES
 }
 
-/// The bytes of the request line without its target, and of the added fields without the host.
+/// The bytes of the request line without its target, plus those of the added fields without the host.
 const ADDED_BYTES: usize = 256;
 
 /// Appends the fields that do not depend on the upstream's HTTP version.
@@ -131,13 +131,14 @@ fn end_to_end<'a, I: Iterator<Item = &'a [u8]>>(
     }
 }
 
-/// Returns true if an OPTIONS is answered here, since its client allows no further server (RFC 9110 section 7.6.2).
+/// Returns true if an OPTIONS must be answered here, because the client's Max-Forwards does not allow another server
+/// (RFC 9110 section 7.6.2).
 pub fn is_at_its_end(request: &Request) -> bool {
     request.values("max-forwards").any(|value| forwards_left(request, b"max-forwards", value) == Some(0))
 }
 
-/// Returns how many servers may pass an OPTIONS on, if this field says so. In requests with other methods the field
-/// means nothing, except in a TRACE, which is never passed on.
+/// Returns how many servers may pass an OPTIONS on, if this is the field that limits it. The field has no meaning for
+/// other methods, except TRACE, which is never passed on.
 fn forwards_left(request: &Request, name: &[u8], value: &[u8]) -> Option<u64> {
     let is_limit = request.method == Method::Options && name.eq_ignore_ascii_case(b"max-forwards");
     is_limit.then(|| crate::list::decimal(value)).flatten()
@@ -157,7 +158,7 @@ fn is_ours(name: &[u8]) -> bool {
     OURS.has(name)
 }
 
-/// Returns true if no upstream takes the name for another one: programs behind CGI and its successors treat `_`, `.`
+/// Returns true if no upstream can mistake the name for another one: CGI programs and their successors treat `_`, `.`
 /// and other characters as `-`.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')

@@ -1,5 +1,5 @@
 //! Decodes a chunked body (RFC 9112 section 7.1) of a request or of an upstream's response as it arrives. It can also
-//! discard the body of a request that is not wanted, so that the connection can be kept.
+//! discard an unwanted request body, so that the connection can be kept.
 //!
 //! The decoder is strict for the same reason as the head's parser: two servers disagree about the end of the body if
 //! they differ on a lone CR or LF, a space after the size, or a size that overflows. Everything but the data is
@@ -202,7 +202,7 @@ impl Chunked {
     }
 }
 
-/// Consumes a byte of the size, or the byte that ends it.
+/// Consumes a byte of the size, or the byte after it.
 fn size(bytes: u64, digits: u8, b: u8) -> Result<State, Reject> {
     match (b, char::from(b).to_digit(16)) {
         (_, Some(digit)) if digits < SIZE_DIGITS_MAX => {

@@ -1,7 +1,7 @@
 //! The head of a response as the load generator needs it: the length of the body, and whether the connection persists.
 //!
-//! The measured servers are other people's (nginx among them). The parser is therefore lenient if leniency does no
-//! harm, and refuses only heads that leave the end of the body in doubt.
+//! The measured servers are third-party ones, such as nginx. The parser is therefore lenient if that does no harm, and
+//! refuses only heads that leave the end of the body in doubt.
 
 use std::mem::MaybeUninit;
 

@@ -1,8 +1,8 @@
 //! The codec of HTTP/1.1 (RFC 9112): parses requests and their bodies, writes heads and chunks of responses, and parses
 //! responses of upstreams ([`upstream`]). [`crate::gateway`] writes the heads of requests for upstreams.
 //!
-//! `httparse` splits heads into tokens; this module decides their meaning. It is strict wherever the same bytes have
-//! two readings, because requests are smuggled if a gateway and its server read them differently (RFC 9112 section
+//! `httparse` splits heads into tokens; this module decides their meaning. It is strict wherever bytes have two
+//! readings, because requests can be smuggled if a gateway and its server read them differently (RFC 9112 section
 //! 11.2). Every such request gets a 4xx or 5xx ([`crate::Reject`]) and a close, never a guess.
 
 mod checked_lines;

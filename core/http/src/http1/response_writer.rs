@@ -102,9 +102,8 @@ const OWN: &[u8] = b"Server: weir\r\nDate: ";
 
 macro_rules! starts {
     ($($name:ident $code:literal $reason:literal)*) => {
-        /// Returns the status line, Server, and Date up to its value; `None` for a status not in the table.
-        /// Precomputed, because such constant costs dominate the response to a small GET, and one copy is cheaper than
-        /// four.
+        /// Returns the status line, Server, and Date up to its value; `None` for a status not in the table. The text is
+        /// precomputed, because constant costs dominate small responses and one copy is cheaper than four.
         fn start(status: Status) -> Option<&'static str> {
             match status.0 {
                 $($code => Some(concat!("HTTP/1.1 ", $code, " ", $reason, "\r\nServer: weir\r\nDate: ")),)*

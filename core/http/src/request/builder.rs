@@ -8,10 +8,9 @@ use crate::fields::{FieldList, Span};
 use crate::gateway::hop::is_any;
 use crate::{Method, PeerLength, Reject, Status};
 
-/// Builds a request from its fields one by one, as HTTP/2 and HTTP/3 deliver them. A request that both call malformed
-/// (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2) costs the client its stream. Any
-/// other fault gets the response that the same request would get over HTTP/1.1. Fields beyond the limits are not
-/// stored.
+/// Builds a request from its fields one by one, as HTTP/2 and HTTP/3 deliver them. If a request is malformed by their
+/// rules (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2), its stream is reset. Any other fault gets the response that
+/// the same request would get over HTTP/1.1. Fields beyond the limits are not stored.
 #[derive(Debug)]
 pub struct RequestBuilder {
     limits: Limits,
@@ -46,15 +45,15 @@ struct Pseudo {
 /// A fault of a request.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// The request's meaning is wrong; a later fault may be worse.
+    /// The request's meaning is faulty; a later fault may be worse.
     Misunderstood(Reject),
-    /// The request's bytes or size are wrong; nothing after it is examined.
+    /// The request's bytes or size are faulty; nothing after them is examined.
     Refused(Reject),
     Malformed(MalformedRequest),
 }
 
-/// A request that HTTP/2 and HTTP/3 call malformed, with a phrase that gives the reason. Its stream is reset; the
-/// connection and its other streams continue.
+/// A request that is malformed by the rules of HTTP/2 and HTTP/3, with a phrase that gives the reason. Its stream is
+/// reset; the connection and its other streams continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedRequest(pub &'static str);
@@ -107,8 +106,8 @@ impl RequestBuilder {
         *self = RequestBuilder { list, ..RequestBuilder::new(self.limits, self.has_tunnels) };
     }
 
-    /// Adds the next field. Ignored if the request is already refused, since its answer is known; of a malformed one
-    /// the log shows method and path, which may still come.
+    /// Adds the next field. Ignored if the request is already refused, because its answer is settled. For a malformed
+    /// request, the method and path are still kept for the log.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         match self.fault {
             Some(Fault::Malformed(_)) => return self.keep_shown(name, value),
@@ -295,8 +294,8 @@ impl RequestBuilder {
         self.said
     }
 
-    /// Returns the request, or the answer to it. An error is a malformed request, with the reason. Call
-    /// [`RequestBuilder::begin`] before the next.
+    /// Returns the request, or the answer that refuses it. An error is a malformed request, with the reason. Call
+    /// [`RequestBuilder::begin`] before the next request.
     pub fn finish(&mut self) -> Result<Result<Box<OwnedRequest>, Box<Refused>>, Box<Refused>> {
         self.end_line();
         // No memory is kept between requests.
@@ -313,8 +312,8 @@ impl RequestBuilder {
         }
     }
 
-    /// Checks that the pseudo-fields are exactly those that the method needs (RFC 9113 sections 8.3.1 and 8.5, RFC 8441
-    /// section 4).
+    /// Checks that the pseudo-fields are exactly those that the method requires (RFC 9113 sections 8.3.1 and 8.5, RFC
+    /// 8441 section 4).
     fn check_whole(&self) -> Result<(), MalformedRequest> {
         let Pseudo { method, has_scheme, authority, path, protocol } = self.pseudo;
         if let Some(Fault::Malformed(malformed)) = self.fault {
@@ -400,7 +399,7 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
     if ends_line(value) { Err(MalformedRequest("a NUL, CR or LF in a field value")) } else { Ok(()) }
 }
 
-/// This has no early exit, so that the compiler vectorises it.
+/// Returns true if the value contains an end of line. The loop has no early exit, so that the compiler vectorises it.
 fn ends_line(value: &[u8]) -> bool {
     value.iter().fold(false, |ends, &b| ends | (b == 0) | (b == b'\r') | (b == b'\n'))
 }

@@ -7,8 +7,8 @@ use crate::Reject;
 pub const METHOD_BYTES_MAX: usize = 40;
 
 /// A request method. Names are case-sensitive. The named variants are the methods that this server or its upstream
-/// connections treat specially. CONNECT always comes with a path and the protocol WebSocket (RFC 8441, RFC 9220); any
-/// other CONNECT is refused.
+/// connections treat specially. CONNECT always has a path and the protocol WebSocket (RFC 8441, RFC 9220); any other
+/// CONNECT is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,

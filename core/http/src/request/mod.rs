@@ -1,5 +1,5 @@
-//! A request independent of the HTTP version (RFC 9110), and the rules common to all versions. Its bytes are parsed by
-//! a codec, [`crate::http1`], or by an engine that delivers its fields one by one to a [`RequestBuilder`].
+//! A request independent of the HTTP version (RFC 9110), and the rules common to all versions. Either a codec
+//! ([`crate::http1`]) parses its bytes, or an engine delivers its fields one by one to a [`RequestBuilder`].
 
 mod builder;
 mod limits;
@@ -30,7 +30,7 @@ use crate::{PeerLength, Reject, Status};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
     pub method: Method,
-    /// Still percent-encoded, without the query; starts with `/`, or is `*` (with OPTIONS only).
+    /// The path, still percent-encoded and without the query. It starts with `/`, or is `*` (with OPTIONS only).
     pub path: &'a [u8],
     /// The part after the first `?`.
     pub query: Option<&'a [u8]>,
@@ -113,7 +113,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Makes the refusal of a malformed request whose head is not known, or is known from before.
+    /// Makes the refusal of a malformed request whose head is unknown or was recorded earlier.
     pub fn malformed(malformed: MalformedRequest) -> Box<Refused> {
         Refused::unseen(malformed.into())
     }
@@ -129,9 +129,9 @@ impl Refused {
 pub enum BodyLength {
     /// No body, or an empty one.
     None,
-    /// At least one byte.
+    /// A body of this length, at least one byte.
     Known(PeerLength),
-    /// The framing ends the body.
+    /// A body whose length is unknown; the framing ends it.
     Unknown,
 }
 
@@ -144,7 +144,8 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the path and the query with all bytes beyond ASCII percent-encoded (RFC 3986 section 2.5), if there are
-    /// any. Every reader of a target interprets the encoded form alike, and a field such as Location may contain it.
+    /// any. All readers of a target interpret the encoded form in the same way, and fields such as Location may contain
+    /// it.
     pub fn encoded(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         if self.target.is_ascii() {
             return None;

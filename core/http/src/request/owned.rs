@@ -38,8 +38,8 @@ impl OwnedRequest {
         self.list.capacity()
     }
 
-    /// Records that frames follow the head (RFC 9113 section 8.1, RFC 9114 section 4.1): without a Content-Length, the
-    /// body has an unknown length.
+    /// Records that frames follow the head (RFC 9113 section 8.1, RFC 9114 section 4.1). Without a Content-Length, the
+    /// body then has an unknown length.
     pub fn set_unended(&mut self) {
         if self.body == BodyLength::None && self.view().values("content-length").next().is_none() {
             self.body = BodyLength::Unknown;

@@ -26,17 +26,17 @@ pub(crate) struct FieldSection<V> {
     pub names: NameFilter,
 }
 
-/// The maximum number of options in all Connection lines. Clients send up to three. When a message is forwarded, all
-/// fields are searched for each option.
+/// The maximum number of options in all Connection lines together. Clients send up to three. When a message is
+/// forwarded, each option costs a search through all fields.
 pub(crate) const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// A list of transfer codings (RFC 9112 section 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Chunked,
-    /// Other codings, then chunked.
+    /// Chunked last, after other codings.
     LastChunked,
-    /// Not chunked at the end, so the end of the body is unknown.
+    /// Not chunked last, so that the end of the body is unknown.
     Endless,
 }
 
@@ -97,7 +97,7 @@ impl<V: Copy + Default> FieldSection<V> {
     }
 
     /// Returns the host of the request. HTTP/1.1 without exactly one valid Host gets 400 (RFC 9112 section 3.2),
-    /// whatever the target is; the authority of an absolute target then replaces it.
+    /// regardless of the target; the authority of an absolute target then replaces it.
     pub fn host(&self, minor_version: u8, authority: Option<V>) -> Result<Option<V>, Reject> {
         match self.fields.host {
             None if minor_version >= 1 => Err(Reject::bad("no host field")),

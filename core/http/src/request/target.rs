@@ -16,7 +16,8 @@ pub(crate) struct Target<'a> {
 }
 
 /// Parses a target. httparse has already refused spaces and ASCII control characters. UTF-8 text that curl and older
-/// clients do not encode is kept as it came; the rest of the server uses [`Request::encoded`](crate::Request::encoded).
+/// clients leave unencoded is kept unchanged; the rest of the server uses
+/// [`Request::encoded`](crate::Request::encoded).
 pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> {
     let bytes = target.as_bytes();
     if bytes.contains(&b'#') {
@@ -31,7 +32,7 @@ pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> 
     }
 }
 
-/// Returns the path and query, as they came, of a target that [`parse`] accepts.
+/// Returns the undecoded path and query of a target that [`parse`] accepts.
 pub(crate) fn origin_form(target: &[u8]) -> &[u8] {
     let Some(rest) = strip_scheme(target, b"http://").or_else(|| strip_scheme(target, b"https://")) else {
         return target;

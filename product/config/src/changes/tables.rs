@@ -1,7 +1,7 @@
 //! The differences between the tables of two files: of sites, classes and their contents, and of the server.
 //!
-//! Tables that may occur several times are compared by name. A comparison by position would report all tables after a
-//! removed one as changed.
+//! Tables that may occur several times are compared by name. Compared by position, all tables after a removed one would
+//! seem to have changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -11,11 +11,11 @@ use crate::keys::{Key, Kind};
 use crate::place::Place;
 use crate::section::Held;
 
-/// Maximum length of a default that is shown as it is; some defaults are sentences.
+/// The maximum length of a default that is shown unabridged; some defaults are sentences.
 const DEFAULT_BYTES_MAX: usize = 40;
 
-/// The keys that hold the name of their table among the others of its path. Tables without such a key are compared by
-/// position, after the equal ones.
+/// The keys that name a table among the tables of its path. Tables without such a key are compared by position, after
+/// the equal ones are paired.
 const NAMES: [&str; 13] = [
     "site.access.path",
     "site.cache.path",
@@ -43,7 +43,7 @@ impl Table<'_> {
         self.values(|held| NAMES.contains(&held.key)).map(|held| &*held.value).collect()
     }
 
-    /// The settings that decide whether another table is the same.
+    /// The settings by which another table is recognised as the same.
     fn settings(&self) -> Vec<(&str, &str)> {
         self.held.iter().map(|held| (held.key, &*held.value)).collect()
     }
@@ -179,7 +179,7 @@ fn of_value(prefix: &str, before: Option<&Held>, after: Option<&Held>) -> Option
     })
 }
 
-/// The value as it is shown; a default that is a sentence is abbreviated.
+/// The value as it is shown; a long default is abridged.
 fn shown(held: &Held) -> &str {
     let is_sentence = held.at.is_none() && held.value.len() > DEFAULT_BYTES_MAX;
     if is_sentence { "the default" } else { &held.value }

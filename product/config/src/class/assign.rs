@@ -1,4 +1,4 @@
-//! The class of a request: the class of the first rule that it matches, otherwise its site's class, otherwise the
+//! Assigns a class to a request: that of the first rule that the request matches, or else its site's class, or else the
 //! default.
 
 use super::{Asked, Class, Rule, by_name};
@@ -8,23 +8,24 @@ use crate::place::Placed;
 /// The reason why a request has its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// A rule, by its index among all rules.
+    /// A rule decides; this is its index among all rules.
     Rule(usize),
     Site,
-    /// `uplink.default_class`.
+    /// The default decides: `uplink.default_class`.
     Default,
-    /// There is no rule, site or default; the class is [`super::OTHERS`].
+    /// Nothing decides: there is no rule, site or default, and the class is [`super::OTHERS`].
     Nothing,
 }
 
-/// The assignment of requests to classes. Only the rules of a request's site and the rules for all sites are tried, however many sites there are.
+/// Assigns classes to requests. Only the rules of a request's site and the rules for all sites are tried, however many
+/// sites there are.
 #[derive(Debug, Clone, Default)]
 pub struct Assignment {
     /// All rules, in the order of the file.
     rules: Vec<Rule>,
-    /// Indices of the rules that are for any site.
+    /// The indices of the rules for all sites.
     of_any: Vec<usize>,
-    /// For each site, the indices of its rules, and its class.
+    /// For each site, the indices of its rules and the index of its class.
     of_sites: Vec<(Vec<usize>, Option<usize>)>,
     default: Option<usize>,
     others: usize,
@@ -71,7 +72,7 @@ impl Assignment {
         self.default.unwrap_or(self.others)
     }
 
-    /// Returns whether a rule has a path; only then must paths be decoded.
+    /// Returns whether any rule has a path. Only then must paths be decoded.
     pub fn looks_at_paths(&self) -> bool {
         self.rules.iter().any(|rule| rule.path.is_some())
     }

@@ -32,12 +32,12 @@ pub struct Class {
     pub name: String,
     /// The priority. The class with the lowest number goes first.
     pub priority: u8,
-    /// The weight in the file; `None` if the file has none, which counts as 1.
+    /// The weight in the file; `None` if it is not set, which means 1.
     pub weight: Option<u32>,
     pub min_rate: Option<Rate>,
     pub max_rate: Option<Rate>,
     pub max_concurrent_requests: Option<u32>,
-    /// The policy; `None` for the policy of the uplink.
+    /// The policy; `None` to use the uplink's policy.
     pub policy: Option<PolicySpec>,
     pub objective: Option<Objective>,
     pub held: Vec<Held>,

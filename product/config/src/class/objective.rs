@@ -14,7 +14,7 @@ use crate::value_forms::{FromText, Wrong};
 pub struct Objective {
     /// The percentile, in tenths of a percent.
     pub permille: u32,
-    /// The largest response that counts.
+    /// The maximum size of a response that counts.
     pub size_bytes_max: Option<u64>,
     pub under: Duration,
 }
@@ -55,7 +55,7 @@ fn permille(text: &str) -> Option<u32> {
 }
 
 impl Objective {
-    /// The largest response that counts, as text.
+    /// The maximum size of a response that counts, as text.
     pub fn size(&self) -> Option<String> {
         self.size_bytes_max.map(|bytes| whole(bytes, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")], "B"))
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Objective {
     }
 }
 
-/// Writes a number in the largest unit that divides it.
+/// Formats a number in the largest unit that divides it.
 fn whole(number: u64, units: &[(u64, &str)], least: &str) -> String {
     let found = units.iter().find(|(unit, _)| number.is_multiple_of(*unit));
     found.map_or_else(|| format!("{number}{least}"), |(unit, name)| format!("{}{name}", number / unit))

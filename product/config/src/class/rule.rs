@@ -12,13 +12,13 @@ use crate::site;
 use crate::unreached_rules;
 use crate::value_forms::{FromText, SiteName, Wrong, is_field_name, is_field_value};
 
-/// A rule. A request matches if every given condition holds.
+/// A rule. A request matches if all conditions that the rule has are met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub at: Place,
-    /// The index of its class.
+    /// The index of the rule's class.
     pub class: usize,
-    /// The index of its site.
+    /// The index of the rule's site.
     pub site: Option<usize>,
     pub path: Option<Pattern>,
     pub network: Option<Network>,
@@ -52,14 +52,14 @@ pub struct Asked<'a> {
     pub site: usize,
     /// The decoded path; it begins with a slash.
     pub path: &'a [u8],
-    /// The address of the client. A rule with a network does not match an unknown client.
+    /// The client's address. A rule with a network does not match if it is unknown.
     pub client: Option<IpAddr>,
     pub fields: &'a dyn FieldLines,
 }
 
 /// The header fields of a request.
 pub trait FieldLines {
-    /// Returns whether the condition holds for the value of any field of this name, which is in lower case.
+    /// Returns whether the condition is true for the value of any field of this name. The name must be in lower case.
     fn any(&self, name: &str, holds: &mut dyn FnMut(&str) -> bool) -> bool;
 }
 
@@ -99,7 +99,7 @@ impl Rule {
     }
 }
 
-/// Returns whether the first condition holds whenever the second does.
+/// Returns whether the first condition is met whenever the second is.
 fn wider<C>(first: &Option<C>, second: &Option<C>, covers: impl Fn(&C, &C) -> bool) -> bool {
     match (first, second) {
         (None, _) => true,
@@ -128,7 +128,8 @@ impl unreached_rules::Rule for Rule {
             && wider(&self.token, &other.token, PartialEq::eq)
     }
 
-    /// Rules with different conditions usually overlap on purpose; only overlapping paths are likely to be a mistake.
+    /// Returns whether the paths of two rules overlap. Rules with other conditions usually overlap on purpose; only
+    /// overlapping paths are likely to be a mistake.
     fn competes(&self, other: &Rule) -> bool {
         let paths = self.path.as_ref().zip(other.path.as_ref());
         let alike = (&self.site, &self.network, &self.field, &self.token)

@@ -1,4 +1,4 @@
-//! The keys of access, in the order of the reference.
+//! The `access` keys, in the order of the reference.
 
 use super::Unset::{Absent, Is};
 use super::table::{key, tables, text};

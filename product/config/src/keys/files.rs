@@ -1,10 +1,10 @@
-//! The keys of what else a site's files need, in the order of the reference.
+//! Further keys for a site's files, in the order of the reference.
 
 use super::Unset::{Absent, Is, Required};
 use super::table::{key, tables, text};
 use super::{Form, Key, Kind};
 
-/// The keys above all tables.
+/// The keys outside all tables.
 pub static TOP: &[Key] = &[key(
     "include",
     Kind::Texts(Form::FilePattern),

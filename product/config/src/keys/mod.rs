@@ -67,25 +67,25 @@ pub enum Form {
     Host,
     HostName,
     Path,
-    /// A path of files, with `*` in it or without.
+    /// A path of a file or files, which may contain `*`.
     FilePattern,
-    /// The statuses of errors: one status such as `404`, or `4xx`, `5xx`, or `*` for both ranges.
+    /// The statuses of errors: a single status such as `404`, `4xx` or `5xx`, or `*` for both ranges.
     Statuses,
     FileName,
     /// A path beneath the root of a site.
     PathBelow,
     /// A path of a request.
     RequestPath,
-    /// A decoded path of a folder, without the slash at its end.
+    /// A decoded path of a folder, without its trailing slash.
     Prefix,
     Pattern,
     Target,
-    /// A path with a query or without, and with at most one `*`.
+    /// A path, optionally with a query, with at most one `*`.
     Template,
     HttpsUrl,
     Mail,
     Upstream,
-    /// The address of a server that authenticates, with a path.
+    /// The address of an authentication server, with a path.
     AuthUrl,
     /// A FastCGI responder.
     Responder,
@@ -98,7 +98,7 @@ pub enum Form {
     FieldTemplate,
     CacheControl,
     MediaType,
-    /// The part of a file's name after its last dot.
+    /// A file extension: the part of the name after its last dot.
     Extension,
     /// The name of a charset, or `off`.
     Charset,
@@ -108,7 +108,7 @@ pub enum Form {
     /// The rate of the uplink: `auto`, `off`, one rate or two.
     Uplink,
     Size,
-    /// A percentage, at most this.
+    /// A percentage, with this maximum.
     Percent(u16),
     Time,
     /// A time of 1 ms or more.
@@ -136,17 +136,17 @@ pub enum Unset {
     Required,
     /// The consequence of the key's absence.
     Absent(&'static str),
-    /// The default: a string, number or boolean. For lists it is the only element.
+    /// The default: a string, number or boolean. For a list it is the only element.
     Is(&'static str),
 }
 
 impl Key {
-    /// The key of this path.
+    /// Returns the key with this path.
     pub fn of(path: &str) -> Option<&'static Key> {
         keys().find(|key| key.path == path)
     }
 
-    /// The path of the key's table, and its name within.
+    /// Returns the path of the key's table, and the key's name within the table.
     pub fn parts(&self) -> (&'static str, &'static str) {
         self.path.rsplit_once('.').unwrap_or(("", self.path))
     }
@@ -171,7 +171,7 @@ impl Kind {
         }
     }
 
-    /// The type, as the reference names it.
+    /// Returns the type's name in the reference.
     pub fn noun(self) -> &'static str {
         match self {
             Kind::Flag => "boolean",
@@ -184,7 +184,7 @@ impl Kind {
         }
     }
 
-    /// The unit or the form of a value, for the reference.
+    /// Returns the unit or the form of a value, for the reference.
     pub fn unit(self) -> String {
         match self {
             Kind::Flag | Kind::Table | Kind::Tables => String::new(),

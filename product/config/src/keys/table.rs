@@ -3,7 +3,7 @@
 use super::{Form, Key, Kind, Unset};
 use Unset::{Absent, Is, Required};
 
-/// A number of connections: each has at least one response, and the scheduler takes this many.
+/// A number of connections. Each has at least one response, so the maximum is that of the scheduler.
 pub(super) const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
 
 const REDIRECT_STATUS: Kind = Kind::Code(&[301, 302, 307, 308]);

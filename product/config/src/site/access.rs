@@ -1,4 +1,4 @@
-//! Access rules: the clients that may have certain paths of a site.
+//! Access rules: which clients may request certain paths of a site.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ pub struct Access {
     pub networks: Networks,
     /// The users who may log in, if a login is required.
     pub users: Option<UsersFile>,
-    /// The server that decides about clients, if there is one.
+    /// The server that decides which clients have access, if there is one.
     pub auth: Option<ForwardAuth>,
     pub satisfy: Satisfy,
-    /// The place of the key of the users or of the deciding server, or of the table if it has neither.
+    /// The place of the key for users or for the authentication server, or of the table if it has neither.
     pub login_at: Place,
 }
 
@@ -33,8 +33,8 @@ pub struct UsersFile {
     pub realm: String,
 }
 
-/// The networks whose clients are let in or refused. The network with the longest prefix that contains the client
-/// decides, so their order does not matter.
+/// The networks whose clients are admitted or refused. The most specific network that contains the client decides, so
+/// their order does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     /// The allowed networks. If there are any, clients outside all networks are refused.
@@ -63,12 +63,12 @@ impl Access {
         Some(access)
     }
 
-    /// Returns true if only some clients are let in, so that their responses must not be stored for others.
+    /// Returns true if only some clients are admitted, so that caches must not store the responses for others.
     pub fn is_private(&self) -> bool {
         !self.networks.allow.is_empty() || self.has_login()
     }
 
-    /// Returns true if some or all clients have to log in.
+    /// Returns true if any clients have to log in.
     pub fn has_login(&self) -> bool {
         self.users.is_some() || self.auth.is_some()
     }
@@ -103,7 +103,7 @@ impl UsersFile {
     }
 }
 
-/// Checks that a rule that refuses all IPv4 addresses also refuses all IPv6 addresses.
+/// Reports a rule that refuses all IPv4 addresses but not all IPv6 addresses.
 fn check_families(table: &Section<'_, '_>, deny: &[Placed<Network>]) {
     let of_all = |is_ipv4: bool| deny.iter().find(|own| own.value.is_all() && own.value.address().is_ipv4() == is_ipv4);
     let (all, missing) = match (of_all(true), of_all(false)) {
@@ -143,7 +143,7 @@ impl Networks {
         self.allow.is_empty() && self.deny.is_empty()
     }
 
-    /// Returns true if a client is let in, and the network that decides, if there is one.
+    /// Returns whether a client is admitted, and the network that decides, if there is one.
     pub fn admits(&self, client: IpAddr) -> (bool, Option<&Network>) {
         let allowed = self.allow.iter().map(|network| (true, network));
         let of_client =

@@ -1,4 +1,4 @@
-//! The answers of a site other than files: redirects, upstreams, error pages, and the fields that it adds to responses.
+//! The answers of a site other than files: redirects, upstreams, error pages, and fields added to responses.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use super::{
     UpstreamAddress,
 };
 
-/// The paths for measurements of responsiveness under load: the list of the other objects, a small object, a large
+/// The paths for measurements of responsiveness under load: the list of the test objects, a small object, a large
 /// object, and an object that accepts uploads.
 pub const MEASURED_PATHS: [&str; 4] =
     ["/.well-known/nq", "/.well-known/nq/small", "/.well-known/nq/large", "/.well-known/nq/upload"];
 
-/// The rules of a site. In each list the first match decides.
+/// The rules of a site. In each list, the first rule that matches decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     /// The rewrites, which apply before all other rules. The other rules see the rewritten path.
@@ -29,7 +29,7 @@ pub struct Answers {
     pub headers: Vec<HeaderRule>,
     pub cache: Vec<CacheRule>,
     pub error_pages: Vec<ErrorPage>,
-    /// The folder of the files of error pages; `None` is the root.
+    /// The folder of error pages; `None` for the root.
     pub error_root: Option<PathBuf>,
     pub redirects: Vec<Redirect>,
     pub proxies: Vec<Proxy>,
@@ -42,12 +42,13 @@ pub struct Answers {
 /// The reason why the rules of a site cannot decide about a request for an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unclear {
-    /// The path has empty segments. The rules could decide about the path without them.
+    /// The path has empty segments. Without them, the rules could decide.
     Unmerged,
     Refused(Reject),
 }
 
-/// The reading of a path on which a program and the rules of its site may differ (RFC 9110 section 4.2.3 leaves normalisation open).
+/// The refusal of a path that a program and the rules of its site may read differently (RFC 9110 section 4.2.3 leaves
+/// normalisation open).
 const AMBIGUOUS: Reject = Reject {
     status: Status::BAD_REQUEST,
     reason: "path that a program may read in several ways, with other rules for each",
@@ -57,8 +58,9 @@ const UNREWRITABLE: Reject =
     Reject { status: Status::BAD_REQUEST, reason: "path that a rewrite would make one with empty or dot segments" };
 
 impl Answers {
-    /// Returns the rewrite of this path, and the path and query that the other rules see. `None` if the path stays. A
-    /// path that a program may read in several ways with different rewrites is unclear, as for [`Answers::check`].
+    /// Returns the rewrite of this path, with the path and query that the other rules see; `None` if the path is not
+    /// rewritten. Fails if a program may read the path in several ways that are rewritten differently, as in
+    /// [`Answers::check`].
     pub fn rewrite(&self, readings: &Readings, query: Option<&[u8]>) -> Result<Option<(&Rewrite, Rewritten)>, Unclear> {
         if self.rewrites.is_empty() {
             return Ok(None);
@@ -78,9 +80,9 @@ impl Answers {
         Ok(Some((rewrite, rewritten)))
     }
 
-    /// Checks that the rules, and the classes by path if there are any, agree on every reading of a path. A rule that
-    /// matches only one spelling would protect nothing, because the upstream may treat both alike. Files have one
-    /// reading.
+    /// Checks that all readings of a path get the same decision from the rules, and from the classes by path if there
+    /// are any. A rule that matches only one spelling would protect nothing, because the upstream may treat all
+    /// spellings alike. Files have a single reading.
     pub fn check<C: PartialEq>(
         &self,
         host: Option<&HostName>,
@@ -115,7 +117,7 @@ impl Answers {
         (redirect, access, self.is_measured(path), self.proxy(path), headers, cache, cors)
     }
 
-    /// Returns true if every rule is for all paths.
+    /// Returns true if every rule applies to all paths.
     fn are_for_all_paths(&self) -> bool {
         let answering = self.redirects.iter().map(|rule| &rule.from).chain(self.proxies.iter().map(|rule| &rule.path));
         let adding = self.headers.iter().map(|rule| &rule.path).chain(self.cache.iter().map(|rule| &rule.path));
@@ -134,7 +136,7 @@ impl Answers {
         !(self.headers.is_empty() && self.cors.is_empty() && self.cache.is_empty() && self.access.is_empty())
     }
 
-    /// Returns the redirect for this host and this path without its empty segments, and the redirect's target.
+    /// Returns the redirect for this host and for this path without its empty segments, together with its target.
     pub fn redirect(&self, host: Option<&HostName>, path: &Readings) -> Option<(&Redirect, String)> {
         if self.redirects.is_empty() {
             return None;
@@ -149,23 +151,23 @@ impl Answers {
         self.access.iter().filter_map(|access| Some(&access.users.as_ref()?.file))
     }
 
-    /// The addresses of all upstreams, and of the servers that decide about clients.
+    /// The addresses of all upstreams and of the authentication servers.
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamAddress> {
         let asked = self.access.iter().filter_map(|access| Some(&access.auth.as_ref()?.url.to));
         self.proxies.iter().flat_map(|proxy| &proxy.to).chain(asked)
     }
 
-    /// The clients that may have this decoded path; `None`: all.
+    /// The access rule for this decoded path; `None` if all clients are admitted.
     pub fn access(&self, path: &[u8]) -> Option<&Access> {
         self.access_at(path).map(|at| &self.access[at])
     }
 
-    /// Their index in [`Answers::access`].
+    /// The index in [`Answers::access`] of the access rule for this decoded path.
     pub fn access_at(&self, path: &[u8]) -> Option<usize> {
         self.access.iter().position(|access| access.path.matches(path))
     }
 
-    /// The index in [`Answers::proxies`] of the proxy for this decoded path; `None` if files answer it.
+    /// The index in [`Answers::proxies`] of the proxy for this decoded path; `None` if the site's files answer it.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         let at = self.proxies.iter().position(|proxy| proxy.path.matches(path))?;
         (!self.proxies[at].is_of_files()).then_some(at)
@@ -176,7 +178,7 @@ impl Answers {
         self.responsiveness && MEASURED_PATHS.iter().any(|measured| measured.as_bytes() == path)
     }
 
-    /// The fields for this decoded path, each name once.
+    /// The response fields to set for this decoded path, each name once.
     pub fn headers<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a HeaderRule> {
         let holds = move |rule: &&HeaderRule| rule.path.matches(path);
         let rules = self.headers.iter().enumerate().filter(move |(_, rule)| holds(rule));
@@ -186,7 +188,7 @@ impl Answers {
         rules.filter(move |(at, rule)| is_first(*at, rule)).map(|(_, rule)| rule)
     }
 
-    /// The fields of a request to upstreams for this decoded path, each name once.
+    /// The request fields to set for upstreams at this decoded path, each name once.
     pub fn request_headers<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a RequestHeader> {
         let holds = move |rule: &&RequestHeader| rule.path.matches(path);
         let rules = self.request_headers.iter().enumerate().filter(move |(_, rule)| holds(rule));
@@ -200,7 +202,7 @@ impl Answers {
         self.cache.iter().find(|rule| rule.path.matches(path))
     }
 
-    /// The rule for scripts of other origins that read this decoded path.
+    /// The CORS rule for this decoded path.
     pub fn cors(&self, path: &[u8]) -> Option<&CorsRule> {
         self.cors.iter().find(|rule| rule.path.matches(path))
     }

@@ -7,17 +7,17 @@ use crate::value_forms::CodingName;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compression {
-    /// Empty if it is off.
+    /// The codings; empty if compression is off.
     pub codings: Codings,
-    /// True if upstreams' responses to requests with a cookie or a login are compressed too.
+    /// True if upstreams' responses are compressed even if the request has a cookie or a login.
     pub is_of_private: bool,
     /// True if files are offered and used as dictionaries.
     pub has_dictionaries: bool,
-    /// True if pages of upstreams that are the same for everybody are too.
+    /// True if dictionaries are also used for upstreams' pages that are the same for everybody.
     pub has_upstream_dictionaries: bool,
-    /// True if files whose names have a hash are marked as immutable.
+    /// True if files whose names contain a hash are marked as immutable.
     pub has_immutable: bool,
-    /// True if pictures are sent in the types of their sidecars.
+    /// True if pictures may be sent in the types of their sidecar files.
     pub has_image_sidecars: bool,
 }
 

@@ -15,17 +15,17 @@ use crate::value_forms::{FieldName, FromText, MethodName, Wrong};
 pub struct CorsRule {
     pub at: Place,
     pub path: Pattern,
-    /// At least one.
+    /// The allowed origins, at least one.
     pub origins: Vec<Origin>,
-    /// Methods that requests of these origins may have, joined by commas.
+    /// The methods that requests from these origins may use, joined by commas.
     pub methods: String,
     /// Request fields that scripts of these origins may set, joined by commas; empty for none.
     pub headers: String,
     /// Response fields that scripts of these origins may read, joined by commas; empty for none.
     pub exposed: String,
-    /// Requests of these origins may have cookies and logins.
+    /// True if requests from these origins may carry cookies and logins.
     pub allows_credentials: bool,
-    /// The time for which a browser may keep the answer to a preflight.
+    /// The time for which a browser may cache the answer to a preflight request.
     pub max_age: Option<Duration>,
 }
 
@@ -35,11 +35,12 @@ pub enum Origin {
     Any,
     /// A scheme, a host and perhaps a port.
     Exact(String),
-    /// The scheme with `://`, and what follows the name below: the host from its dot on, and perhaps a port.
+    /// All names below a domain: the scheme with `://`, and the rest of the origin from the dot before the domain, with
+    /// its port if there is one.
     Below(String, String),
 }
 
-/// Methods that need no preflight.
+/// Methods that need no preflight request.
 const METHODS: &str = "GET, HEAD, POST";
 /// The maximum length of an origin.
 const ORIGIN_BYTES_MAX: usize = 300;
@@ -72,12 +73,12 @@ impl CorsRule {
         })
     }
 
-    /// Returns true if scripts of every origin may read the responses, which are then the same for all.
+    /// Returns true if scripts of every origin may read the responses. The responses are then the same for all.
     pub fn is_for_any(&self) -> bool {
         self.origins.contains(&Origin::Any)
     }
 
-    /// Returns true for an origin that is allowed, as a browser names it.
+    /// Returns true if an origin, as a browser sends it, is allowed.
     pub fn allows(&self, origin: &[u8]) -> bool {
         std::str::from_utf8(origin).is_ok_and(|origin| self.origins.iter().any(|own| own.fits(origin)))
     }
@@ -155,7 +156,7 @@ impl FromText for Origin {
     }
 }
 
-/// A part of a host name as browsers send it, in lower case.
+/// Returns true for a label of a host name as browsers send it, in lower case.
 fn is_label(label: &str) -> bool {
     let is_inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     !label.is_empty() && label.bytes().all(is_inside)

@@ -1,4 +1,4 @@
-//! Notes on values that mean something to nginx or Apache, and are sent as they are here.
+//! Notes about values that have a special meaning to nginx or Apache but are sent unchanged here.
 
 use std::fmt::Display;
 
@@ -55,7 +55,7 @@ pub(super) fn check(book: &Book<'_>, answers: &Answers) {
     }
 }
 
-/// Returns the first word of a value that other servers take for a variable: `$uri` or `$1`.
+/// Returns the first word of a value that other servers would take for a variable: `$uri` or `$1`.
 fn variable(value: &str) -> Option<&str> {
     let (_, rest) = value.split_once('$')?;
     let length = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();

@@ -1,4 +1,4 @@
-//! Forward authentication: Weir asks a server whether a client has access.
+//! Forward authentication: Weir asks another server whether a client has access.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use super::{Proxy, UpstreamAddress};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardAuth {
     pub url: AuthUrl,
-    /// The fields of its answer that a request gets in place of the client's.
+    /// Fields of the authentication server's answer that replace the client's fields in the request.
     pub copy_headers: Vec<String>,
     pub timeout: Duration,
 }
 
-/// The address of that server, and the path that it is asked for.
+/// The address of an authentication server, and the path to request there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthUrl {
     text: String,
     pub to: UpstreamAddress,
-    /// The host and the port, as they are in the address.
+    /// The host and the port, as written in the address.
     pub host: String,
     /// With a query or without.
     pub path: String,
 }
 
-/// The maximum time to connect to such a server.
+/// The maximum time to connect to an authentication server.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 const HTTP_PORT: u16 = 80;
 

@@ -10,11 +10,11 @@ use crate::value_forms::FieldValue;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// The files of the certificate and of its key.
+    /// The files of the certificate and its key.
     pub certificate: Option<Placed<(PathBuf, PathBuf)>>,
-    /// Certificates may be ordered.
+    /// True if certificates may be ordered.
     pub acme: bool,
-    /// Requests without TLS are redirected to https://; the place of the key.
+    /// The place of the key that redirects requests without TLS to https://; `None` without a redirect.
     pub redirects: Option<Place>,
     /// The value of Strict-Transport-Security.
     pub hsts: Option<Placed<String>>,
@@ -43,8 +43,8 @@ fn begins_with_age(hsts: &str) -> bool {
     age.is_some_and(|age| !age.is_empty() && age.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Notes each rule that asks for a password in a site without a redirect to HTTPS, if a listener without TLS accepts
-/// connections from other machines: the network can read the password.
+/// Notes each rule that asks for a password on a site without a redirect to HTTPS if other machines can reach a
+/// listener without TLS: anybody on the network can read the password.
 pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<Listener>]) {
     let is_open = |listener: &Listener| !listener.is_secure && !listener.address.ip().is_loopback();
     let Some(open) = listeners.iter().find(|listener| is_open(&listener.value)) else { return };
@@ -59,8 +59,8 @@ pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<
     }
 }
 
-/// Checks that redirects to https:// have a listener with TLS, or a trusted proxy that has one, and that such a listener
-/// has a certificate.
+/// Checks that sites that redirect to https:// have a listener with TLS or a trusted proxy, and that a listener with
+/// TLS has a certificate.
 pub(crate) fn check(book: &Book<'_>, sites: &[Site], settings: &Settings) {
     let (listeners, has_acme) = (&settings.listeners, settings.acme.is_some());
     let secure = listeners.iter().find(|listener| listener.value.is_secure);
@@ -82,8 +82,8 @@ pub(crate) fn check(book: &Book<'_>, sites: &[Site], settings: &Settings) {
     }
 }
 
-/// Checks that no redirect leads to itself through a URL of the site, and notes proxies whose upstream is a listener of
-/// this file.
+/// Checks that no redirect leads back to itself through a URL of the site, and notes proxies whose upstream is a
+/// listener of this file.
 pub(crate) fn check_loops(book: &Book<'_>, sites: &[Site], settings: &Settings) {
     for site in sites {
         for redirect in &site.answers.redirects {

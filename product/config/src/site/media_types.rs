@@ -6,14 +6,14 @@ use crate::place::Place;
 use crate::section::{Held, Section};
 use crate::value_forms::{Charset, Extension, MediaType};
 
-/// The types named by a site's operator. The server itself contains the types of common extensions.
+/// Types set by a site's operator. The server itself knows the types of common extensions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MediaTypes {
-    /// By extension, in lower case and without its dot.
+    /// Types by extension, in lower case and without the dot.
     pub by_extension: BTreeMap<String, String>,
-    /// The type of a file whose extension has none. `None` leaves the choice to the file's content.
+    /// The type of a file whose extension has no type. `None` lets the file's content decide.
     pub default: Option<String>,
-    /// The charset that types of text name; `None` for none.
+    /// The charset that is added to text types; `None` for none.
     pub charset: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl Default for MediaTypes {
 }
 
 impl MediaTypes {
-    /// The type, with the charset of the site if it is one of text without its own.
+    /// Returns the type, with the site's charset if it is a text type without a charset.
     pub fn with_charset(&self, media_type: &str) -> String {
         let is_text = media_type.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("text/"));
         match &self.charset {
@@ -48,7 +48,7 @@ fn has_charset(media_type: &str) -> bool {
     names.into_iter().any(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))
 }
 
-/// Reads the types of a site, the place of each extension's, and the settings of their tables.
+/// Reads the types of a site. Also returns the place of each extension, and the settings of the tables.
 pub(super) fn read(table: &Section<'_, '_>) -> (MediaTypes, BTreeMap<String, Place>, Vec<Held>) {
     let default = table.text::<MediaType>("default_type").map(|given| given.value.0);
     let charset = table.text::<Charset>("charset").map(|given| given.value.0).filter(|name| name != "off");

@@ -46,7 +46,7 @@ use crate::suggest;
 use crate::unreached_rules;
 use crate::value_forms::{FileName, FromText, LogFormat, LogPath, Name, PathBelow, SiteName, SymlinkTargets};
 
-/// Maximum number of sites: a host is searched for among all of them.
+/// The maximum number of sites. Finding the site of a host searches all of them.
 const SITES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone)]
@@ -54,16 +54,16 @@ pub struct Site {
     pub at: Place,
     pub name: String,
     pub hosts: Vec<Placed<Host>>,
-    /// True if it answers for hosts of no site.
+    /// True if the site answers for hosts that no site has.
     pub is_default: bool,
-    /// `None` if every path is redirected or passed on.
+    /// The folder of the files; `None` if every path is redirected or passed on.
     pub root: Option<PathBuf>,
     pub index: Vec<String>,
     pub autoindex: bool,
     /// A path beneath the root; it begins with a slash.
     pub listing_page: Option<String>,
     pub serve_dotfiles: bool,
-    /// Folders that symlinks out of the root may lead into.
+    /// Folders outside the root that symlinks in the root may lead to.
     pub links_into: Vec<PathBuf>,
     pub types: MediaTypes,
     /// The places of the types, by extension.
@@ -80,13 +80,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// Certificates are ordered for its hosts, if the file has an `[acme]` table.
+    /// Returns true if certificates are ordered for the site's hosts, provided that the file has an `[acme]` table.
     pub fn is_ordered(&self) -> bool {
         self.https.acme && self.https.certificate.is_none() && !self.hosts.is_empty()
     }
 }
 
-/// Returns the site of this host and its host that matches best; the default site if none matches.
+/// Returns the site of this host and that site's best matching host; the default site if none matches.
 pub fn of_host<'s>(sites: &'s [Site], host: &HostName) -> Option<(usize, Option<&'s Placed<Host>>)> {
     let hosts = sites.iter().enumerate().flat_map(|(index, site)| site.hosts.iter().map(move |own| (index, own)));
     let fitting = hosts.filter_map(|(index, own)| Some((own.value.fits(host)?, index, own)));
@@ -161,7 +161,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     }
 }
 
-/// Reads the folders that symlinks may lead into; `/` is all of them.
+/// Reads the folders that symlinks may lead to; `/` means all folders.
 fn links_into(table: &Section<'_, '_>) -> Vec<PathBuf> {
     let folders: Vec<PathBuf> =
         table.texts::<PathBuf>("follow_symlinks_into").into_iter().map(|folder| folder.value).collect();
@@ -186,7 +186,7 @@ fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
     Some(page.value.0)
 }
 
-/// Returns the log of the site, or the log of all sites. Path and format may come from different ones.
+/// Returns the log of the site, or else of all sites. Path and format may come from different tables.
 fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<AccessLog> {
     let above = process.and_then(|process| process.access_log.as_ref());
     let (path, format) = (table.text::<LogPath>("access_log"), table.text::<LogFormat>("log_format"));
@@ -216,7 +216,7 @@ fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
     (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
 }
 
-/// The proxies, and last the proxy of all scripts if the site's own key names a responder.
+/// Returns the proxies, followed by the proxy for all scripts if the site's own key names a responder.
 fn fastcgi(table: &Section<'_, '_>, proxies: impl Iterator<Item = Proxy>) -> Vec<Proxy> {
     let except = table.texts::<Pattern>("fastcgi_except").into_iter().map(|path| path.value);
     let except: Vec<Pattern> = except.collect();
@@ -264,7 +264,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
 }
 
-/// Notes a folder whose files no path reaches, because a proxy has all paths.
+/// Notes a folder whose files no path reaches because a proxy has all paths.
 fn check_unread_root(answers: &Answers, table: &Section<'_, '_>) {
     let is_read = |proxy: &Proxy| proxy.is_of_files() || proxy.version() == UpstreamVersion::FastCgi;
     let has_pages = !answers.error_pages.is_empty();
@@ -304,7 +304,7 @@ fn check_scripts(answers: &Answers, table: &Section<'_, '_>) {
     }
 }
 
-/// Notes rules for paths in `.html`, which no page has if clean URLs are on.
+/// Notes rules for `.html` paths on a site with clean URLs, where no page has such a path.
 fn check_clean(answers: &Answers, table: &Section<'_, '_>) {
     if !answers.tries.has_clean_urls {
         return;
@@ -323,7 +323,7 @@ fn check_clean(answers: &Answers, table: &Section<'_, '_>) {
     }
 }
 
-/// Checks that error pages have a folder, and that keys for error pages have such a page.
+/// Checks that error pages have a folder, and that keys for error pages come with such a page.
 fn check_errors(answers: &Answers, table: &Section<'_, '_>) {
     let book = table.book;
     let has_folder = table.is_given("root") || table.is_given("error_root");
@@ -363,7 +363,7 @@ fn check_hosts(book: &Book<'_>, sites: &[Site]) {
     }
 }
 
-/// The indices of sites by their names and hosts, which rules may use.
+/// The indices of sites, by name and host, as rules refer to them.
 pub(crate) fn names(sites: &[Site]) -> BTreeMap<String, usize> {
     let hosts = sites
         .iter()

@@ -1,4 +1,4 @@
-//! The other names under which the files of a site are found.
+//! Alternative names under which a site's files are found.
 
 use crate::place::Placed;
 use crate::section::Section;
@@ -6,14 +6,14 @@ use crate::value_forms::{FileName, PathBelow};
 
 use super::redirect::encoded;
 
-/// The other files that are tried for a path that leads to none.
+/// The files that are tried if a path leads to none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tries {
     /// `/about` is the file `about.html`.
     pub has_clean_urls: bool,
-    /// `index.html` is an index file, whose clean URL is that of its folder.
+    /// True if `index.html` is an index file, so that its clean URL is that of its folder.
     pub has_index_page: bool,
-    /// The file for navigations that lead nowhere: a path beneath the root that begins with a slash.
+    /// The file for navigations to paths that do not exist: a path below the root that begins with a slash.
     pub fallback: Option<Placed<String>>,
 }
 

@@ -16,7 +16,7 @@ use crate::value_forms::{FromText, RequestPath, Size, Timeout, Wrong};
 use super::proxy_request::ProxyRequest;
 use super::redirect::split_host;
 
-/// The table `[[site.proxy]]`: the requests of some paths, and the upstreams that answer them.
+/// The table `[[site.proxy]]`: the paths that are passed on, and the upstreams that answer them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub at: Place,
@@ -28,43 +28,43 @@ pub struct Proxy {
     pub host: Option<String>,
     /// The certificate authorities that upstreams over TLS are verified against, in place of the system's.
     pub tls_ca: Option<PathBuf>,
-    /// The name that their certificates must be valid for, in place of the host of their address.
+    /// The name that must be in the upstreams' certificates, in place of the host in their address.
     pub tls_server_name: Option<String>,
-    /// Maximum requests in flight to each upstream; the others wait.
+    /// The maximum number of concurrent requests to each upstream; further requests wait.
     pub max_concurrent_requests: u32,
     /// The maximum number of these requests from one client; `None` for half of them.
     pub max_concurrent_requests_per_client: Option<u32>,
-    /// Sends a request only when its body, or the beginning of it, has arrived.
+    /// True if a request is sent to an upstream only after its body, or the start of it, has arrived.
     pub request_buffering: bool,
-    /// Maximum connections to each upstream that carry another protocol than HTTP.
+    /// The maximum number of connections to each upstream that carry a protocol other than HTTP.
     pub tunnels: u32,
-    /// A client that has shut its sending side still gets its response.
+    /// True if a client that has shut down its sending side still gets its response.
     pub ignore_client_abort: bool,
     pub connect_timeout: Duration,
     /// Maximum time between two bytes of a response.
     pub read_timeout: Duration,
-    /// The maximum bytes of temporary files of all responses together; 0 for none.
+    /// The maximum total bytes of temporary files for all responses; 0 disables them.
     pub max_temp_file_bytes: u64,
-    /// The folder of files that upstreams may name in place of a body.
+    /// The folder of files that upstreams may name instead of sending a body.
     pub accel_root: Option<PathBuf>,
-    /// Health checks, if there are any.
+    /// The health checks, if configured.
     pub health: Option<Health>,
-    /// Connections to upstreams begin with a PROXY protocol header.
+    /// True if connections to upstreams begin with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// Error pages of the site take the place of upstreams' errors.
+    /// True if the site's error pages replace upstreams' error responses.
     pub intercept_errors: bool,
-    /// Connections of FastCGI carry several requests, one after the other.
+    /// True if FastCGI connections carry several requests, one after the other.
     pub fastcgi_keep_conn: bool,
-    /// Paths of scripts that do not run.
+    /// Paths of scripts that must not run.
     pub fastcgi_except: Vec<Pattern>,
 }
 
-/// The health checks of each upstream.
+/// The settings of the health checks for each upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     pub path: String,
     pub every: Duration,
-    /// Time in which the share of a recovered upstream grows to the whole.
+    /// The time over which a recovered upstream's share grows to its full size.
     pub slow_start: Duration,
 }
 
@@ -77,20 +77,20 @@ pub struct UpstreamAddress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpstreamVersion {
-    /// HTTP/1.1.
+    /// The upstream speaks HTTP/1.1.
     Http1,
-    /// HTTP/2 with prior knowledge (RFC 9113 section 3.3) or over TLS.
+    /// The upstream speaks HTTP/2, over TLS or with prior knowledge (RFC 9113 section 3.3).
     Http2,
-    /// FastCGI 1.0, as php-fpm speaks it.
+    /// The upstream speaks FastCGI 1.0, like php-fpm.
     FastCgi,
 }
 
 /// The address of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum UpstreamSocket {
-    /// A host name or an address, without brackets, and a port.
+    /// TCP to a host name or address, without brackets, and a port.
     Tcp(String, u16),
-    /// The same over TLS.
+    /// TLS to a host name or address and a port.
     Tls(String, u16),
     Unix(PathBuf),
 }
@@ -98,11 +98,11 @@ pub enum UpstreamSocket {
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// Maximum length of the path in a `struct sockaddr_un`, without its final zero.
+/// The maximum length of the path in a `struct sockaddr_un`, without its terminating zero.
 const UNIX_BYTES_MAX: usize = 107;
 
 impl Proxy {
-    /// A proxy of all paths with the default settings, for `weir proxy`.
+    /// Returns a proxy for all paths with default settings, as `weir proxy` needs it.
     pub fn of_all(to: Vec<UpstreamAddress>) -> Proxy {
         Proxy {
             at: Place::START,
@@ -139,7 +139,7 @@ impl Proxy {
         self.to.iter().any(UpstreamAddress::speaks_tls)
     }
 
-    /// The version of HTTP of all its upstreams.
+    /// The HTTP version of all its upstreams.
     pub fn version(&self) -> UpstreamVersion {
         self.to.first().map_or(UpstreamVersion::Http1, |address| address.version)
     }
@@ -186,7 +186,7 @@ impl Proxy {
     }
 }
 
-/// Checks that a table has either upstreams or files, with none of the other keys. Returns false if it cannot be used.
+/// Checks that a table has upstreams, or files and no upstream keys. Returns false if the table cannot be used.
 fn has_upstreams(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bool {
     let (book, is_of_files) = (table.book, table.flag("serve_files"));
     if !is_of_files {
@@ -205,7 +205,7 @@ fn has_upstreams(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> boo
     others.is_empty()
 }
 
-/// Checks that upstreams are of one protocol, and that TLS has its settings only where it is used.
+/// Checks that all upstreams use the same protocol, and that TLS settings are given only if TLS is used.
 fn check_alike(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) {
     let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
     mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
@@ -217,7 +217,7 @@ fn check_alike(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) {
     }
 }
 
-/// Reads whether connections of FastCGI are kept, and checks that the other settings fit the protocol.
+/// Reads whether FastCGI connections are kept, and checks that the other settings fit the protocol.
 fn read_keep_conn(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bool {
     let is_fastcgi = to.iter().any(|address| address.value.version == UpstreamVersion::FastCgi);
     let useless = if is_fastcgi {
@@ -232,7 +232,7 @@ fn read_keep_conn(table: &Section<'_, '_>, to: &[Placed<UpstreamAddress>]) -> bo
     table.flag("fastcgi_keep_conn")
 }
 
-/// A FastCGI responder, as [`UpstreamAddress`] has it without its scheme.
+/// A FastCGI responder: an [`UpstreamAddress`] without its scheme.
 #[derive(Debug)]
 pub(crate) struct Responder(pub UpstreamAddress);
 
@@ -270,7 +270,7 @@ fn read_health(table: &Section<'_, '_>) -> Option<Health> {
     Some(Health { path: path?.value.0, every: every?.value, slow_start: slow_start?.value })
 }
 
-/// Minimum interval: upstreams are checked at most once a second.
+/// The minimum interval between health checks.
 const HEALTH_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The defaults of the keys.
@@ -300,7 +300,7 @@ impl Rule for Proxy {
     }
 }
 
-/// A host name or an address, with a port or without.
+/// A host name or an address, optionally with a port.
 struct HostOnly(String);
 
 impl FromText for HostOnly {
@@ -311,7 +311,7 @@ impl FromText for HostOnly {
     }
 }
 
-/// Schemes of other servers, and what to write instead.
+/// Schemes of other servers, with their equivalents here.
 const OTHER_SCHEMES: [(&str, &str); 4] = [
     ("fastcgi:", "fastcgi://HOST:PORT, fastcgi:HOST:PORT or fastcgi:unix:/PATH, for example fastcgi://127.0.0.1:9000"),
     ("grpc://", "h2c:// for gRPC, for example h2c://127.0.0.1:50051"),
@@ -320,7 +320,7 @@ const OTHER_SCHEMES: [(&str, &str); 4] = [
 ];
 
 impl UpstreamAddress {
-    /// Returns true if its host is a name, which must be resolved.
+    /// Returns true if the upstream's host is a name that must be resolved.
     pub fn is_named(&self) -> bool {
         match &self.socket {
             UpstreamSocket::Tcp(host, _) | UpstreamSocket::Tls(host, _) => host.parse::<IpAddr>().is_err(),
@@ -340,8 +340,8 @@ impl UpstreamAddress {
         matches!(self.socket, UpstreamSocket::Tls(..))
     }
 
-    /// Returns the Host for a request without one (HTTP/1.0), as in nginx and HAProxy's health checks. Many programs
-    /// refuse an empty Host.
+    /// Returns the Host for a request that has none (HTTP/1.0), as nginx does and as HAProxy does in health checks.
+    /// Many programs refuse an empty Host.
     pub fn authority(&self) -> String {
         let (host, port) = match &self.socket {
             UpstreamSocket::Tcp(host, port) => (host, *port),
@@ -353,9 +353,9 @@ impl UpstreamAddress {
         if is_usual { host } else { format!("{host}:{port}") }
     }
 
-    /// Reads a port, a host and a port, or `unix:` and the path of a socket. A prefix may be `http://`, `https://` for TLS, `h2c://` for HTTP/2
-    /// (`h2c:unix:` at a socket), `h2://` for both, or `fastcgi://`, where the slashes may be
-    /// left out (`fastcgi:127.0.0.1:9000`, `fastcgi:unix:`).
+    /// Parses a port, a host and a port, or `unix:` and the path of a socket. The text may start with `http://`,
+    /// `https://` (TLS), `h2c://` (HTTP/2; `h2c:unix:` for a socket), `h2://` (HTTP/2 over TLS), or `fastcgi://`, whose
+    /// slashes may be left out (`fastcgi:127.0.0.1:9000`, `fastcgi:unix:`).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
         let (version, socket) = match text.split_once(':') {
             Some(("h2", rest)) => (UpstreamVersion::Http2, over_tls(rest.strip_prefix("//")?)?),
@@ -383,7 +383,8 @@ fn socket(text: &str) -> Option<UpstreamSocket> {
     Some(UpstreamSocket::Tcp(host, port))
 }
 
-/// Reads what follows `fastcgi:`. Without slashes it needs a host: `fastcgi:9000` could be a port, or the host `fastcgi`.
+/// Parses the text after `fastcgi:`. Without slashes it must have a host: `fastcgi:9000` could be a port, or the host
+/// `fastcgi`.
 fn responder_socket(text: &str) -> Option<UpstreamSocket> {
     match text.strip_prefix("//") {
         Some(authority) => socket(authority),

@@ -1,14 +1,14 @@
-//! The changes and bounds of requests before upstreams get them.
+//! How a proxy changes and limits requests before it passes them on.
 
 use crate::pattern::Pattern;
 use crate::place::quoted;
 use crate::section::Section;
 use crate::value_forms::{Prefix, Size};
 
-/// The keys of `[[site.proxy]]` that change or limit the requests to its upstreams.
+/// The keys of `[[site.proxy]]` that change or limit requests to its upstreams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyRequest {
-    /// The beginning of paths that upstreams do not get; every path of the proxy is below it.
+    /// The prefix that is removed from paths. Every path of the proxy is below it.
     pub strip_prefix: Option<String>,
     /// Maximum bytes of a body.
     pub max_body_bytes: Option<u64>,

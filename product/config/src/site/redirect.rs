@@ -26,11 +26,11 @@ pub struct Target(String);
 
 const TARGET_BYTES_MAX: usize = 2048;
 
-/// The characters to encode in a path: all but the unreserved ones of RFC 3986 (section 2.3) and slashes.
+/// The characters to encode in a path: all except slashes and the unreserved characters of RFC 3986 (section 2.3).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The characters to encode in a path that came in a request: all but those that a path may have (RFC 3986 section 3.3), and
-/// the percent sign. A backslash is encoded, since browsers take it for a slash.
+/// The characters to encode in a path that was received in a request: all except the percent sign and those that a path
+/// may contain (RFC 3986 section 3.3). A backslash is encoded, because browsers treat it as a slash.
 const AS_CAME: &AsciiSet = &IN_PATH
     .remove(b'!')
     .remove(b'$')
@@ -59,7 +59,7 @@ impl Redirect {
         Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
     }
 
-    /// Returns the URL that it leads to, if `from` matches that URL's path.
+    /// Returns the URL to which the redirect leads, if `from` matches that URL's path.
     pub(super) fn own_url(&self) -> Option<Url> {
         let (scheme, rest) = self.to.0.split_once("://")?;
         let (authority, path) = rest.split_at(rest.find(['/', '*', '?', '#']).unwrap_or(rest.len()));
@@ -75,9 +75,9 @@ impl Redirect {
         self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path)
     }
 
-    /// Returns the address to which a request for this host and this path, without empty segments, is redirected. The
-    /// part that `*` matched stays unchanged, because `:` and `%3A` may be two names to a program. In a query it is one
-    /// value and is encoded as one.
+    /// Returns the address to which a request for this host and for this path without empty segments is redirected. The
+    /// part that `*` matched stays undecoded, because `:` and `%3A` may differ for a program. In a query, that part is
+    /// a single value and is encoded as such.
     pub fn leads(&self, host: Option<&HostName>, path: &Readings) -> Option<String> {
         let plain = path.plain();
         let is_value = self.to.0.split_once('*').is_some_and(|(before, _)| before.contains(['?', '#']));
@@ -93,20 +93,20 @@ impl Redirect {
     }
 }
 
-/// A URL to which a redirect leads.
+/// A URL that is the target of a redirect.
 pub(super) struct Url {
     pub is_secure: bool,
     pub host: HostName,
     pub port: u16,
 }
 
-/// A decoded part of a path as a value in a query. An encoded slash, which decoded paths keep, is encoded once.
+/// Returns a decoded part of a path as a query value. Decoded paths keep encoded slashes; such a slash is encoded once.
 pub(super) fn as_value(plain: &[u8]) -> String {
     percent_encode(plain, NON_ALPHANUMERIC).to_string().replace("%252F", "%2F")
 }
 
-/// Returns a part of a path unchanged, except that characters that no address may contain are encoded, including a
-/// percent sign without two hex digits.
+/// Returns a part of a path unchanged, except that characters that an address must not contain are encoded, such as a
+/// percent sign that is not followed by two hex digits.
 fn as_came(raw: &[u8]) -> String {
     let is_escape = |digits: &[u8]| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit);
     let mut parts = raw.split(|&byte| byte == b'%');
@@ -118,7 +118,7 @@ fn as_came(raw: &[u8]) -> String {
     })
 }
 
-/// A path, or a part of one, as a request has it.
+/// Encodes a path, or a part of one, as in a request.
 pub(super) fn encoded(path: &[u8]) -> String {
     percent_encode(path, IN_PATH).to_string()
 }
@@ -145,7 +145,7 @@ impl Rule for Redirect {
 }
 
 impl Target {
-    /// The form expected instead, if this target does not fit the pattern.
+    /// Returns the expected form, if this target does not fit the pattern.
     fn mistake_after(&self, from: &Pattern) -> Option<&'static str> {
         if let Some((before, _)) = self.0.split_once('*') {
             if from.stars() != 1 {
@@ -182,7 +182,7 @@ fn has_host(address: &str) -> bool {
     split_host(&address[..end]).is_some()
 }
 
-/// The host and the port of `example.org:8080`; a dot may end the whole name (RFC 1034 section 3.1).
+/// Splits `example.org:8080` into host and port. A complete name may end in a dot (RFC 1034 section 3.1).
 pub fn split_host(authority: &str) -> Option<(HostName, Option<u16>)> {
     let whole = |name: &str| HostName::new(name.strip_suffix('.').unwrap_or(name));
     let digits = authority.bytes().rev().take_while(u8::is_ascii_digit).count();

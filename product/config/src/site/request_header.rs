@@ -14,7 +14,7 @@ pub struct RequestHeader {
     pub at: Place,
     pub path: Pattern,
     pub name: String,
-    /// `None` removes the field.
+    /// The value; `None` removes the field.
     pub value: Option<FieldTemplate>,
 }
 
@@ -22,7 +22,7 @@ pub struct RequestHeader {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldTemplate(String);
 
-/// A part of a value that each request has its own of.
+/// A variable in a value, replaced for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
     /// The address of the client.
@@ -31,7 +31,7 @@ pub enum Variable {
     Host,
     /// The scheme of the client's connection.
     Scheme,
-    /// The user who has logged in by a password; empty without one.
+    /// The user who has logged in with a password; empty if there is none.
     User,
 }
 
@@ -42,7 +42,7 @@ const VARIABLES: [(&str, Variable); 4] = [
     ("{user}", Variable::User),
 ];
 
-/// Fields that describe a connection or a message's framing, and the form that a person may look for instead.
+/// Fields that rules cannot set because they describe a connection or a message's framing, each with the alternative.
 const NOT_SET: &[(&str, &str)] = &[
     ("connection", "a field that is not of one connection"),
     ("content-length", "a field that does not frame the body"),
@@ -75,7 +75,7 @@ impl RequestHeader {
     }
 }
 
-/// The form expected instead of a name that is not set by rules.
+/// Returns the expected form, if rules cannot set a field of this name.
 pub(super) fn mistake(name: &str) -> Option<&'static str> {
     // Programs behind CGI and its successors take other characters for `-`.
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -106,7 +106,7 @@ impl Rule for RequestHeader {
 }
 
 impl FieldTemplate {
-    /// The value in which each variable is what `of` returns for it.
+    /// Returns the value with each variable replaced by the result of `of`.
     pub fn filled(&self, of: impl Fn(Variable) -> Vec<u8>) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.0.len());
         let mut left = self.0.as_str();

@@ -1,4 +1,4 @@
-//! Rewrites: another path for a request, which all other rules then see.
+//! Rewrites: they give a request another path, which all other rules then see.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,11 +20,11 @@ pub struct Rewrite {
     pub to: Template,
 }
 
-/// A path, with a query or without, and with at most one `*`.
+/// A path, optionally with a query, with at most one `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(String);
 
-/// The path and the query that a request has instead, both as they would come.
+/// The rewritten path and query, encoded as in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     pub path: Vec<u8>,
@@ -44,8 +44,9 @@ impl Rewrite {
         Some(Rewrite { at: table.at, from, to: to.value })
     }
 
-    /// Returns the path and query of a request that this matches; `None` if the result is no path that a request may
-    /// have. What `*` matched stays as it came in a path, and is encoded in a query, where it would mean parameters.
+    /// Returns the rewritten path and query of a request that matches; `None` if the result would not be a valid path.
+    /// The part that `*` matched stays undecoded in a path, and is encoded in a query, where it could otherwise add
+    /// parameters.
     pub(super) fn apply(&self, readings: &Readings, query: Option<&[u8]>) -> Option<Rewritten> {
         let plain = readings.plain();
         let range = self.from.matched_range(plain);
@@ -111,7 +112,7 @@ impl Template {
         self.0.split_once('?').map_or((&self.0, None), |(path, query)| (path, Some(query)))
     }
 
-    /// The form expected instead, if this template does not fit the pattern.
+    /// Returns the expected form, if this template does not fit the pattern.
     fn mistake_after(&self, from: &Pattern) -> Option<&'static str> {
         let (before, _) = self.0.split_once('*')?;
         if from.stars() != 1 {
@@ -129,7 +130,7 @@ impl Template {
 impl FromText for Template {
     const FORM: Form = Form::Template;
 
-    /// Reads a template whose own part of the path has one reading.
+    /// Parses a template. The literal part of its path must have a single reading.
     fn from_text(text: &str) -> Result<Template, Wrong> {
         let is_visible = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte);
         let is_bounded = text.len() <= TEMPLATE_BYTES_MAX && text.matches('*').count() <= 1;

@@ -25,11 +25,11 @@ pub struct CacheRule {
 pub struct ErrorPage {
     pub at: Place,
     pub statuses: Statuses,
-    /// A path beneath the root or the folder of error pages; it begins with a slash.
+    /// A path below the root or the folder of error pages; it begins with a slash.
     pub file: String,
 }
 
-/// Fields that follow from the response and its connection.
+/// Fields that the server derives from the response and its connection.
 const OWN_FIELDS: &[&str] = &[
     "accept-ranges",
     "allow",

@@ -22,13 +22,13 @@ pub struct Requests {
     events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
     head: RequestBuilder,
-    /// Whether the trailers are well formed, while the block being received holds trailers.
+    /// The state of the trailers while a block of trailers is being received: whether they are well formed so far.
     trailers: Option<Result<(), MalformedRequest>>,
     /// The priority in the head being received.
     priority: Option<Priority>,
-    /// Content still to come per stream, if the head declares a length.
+    /// Per stream, the content still to come if the head declares a length.
     left: Vec<(u32, PeerLength)>,
-    /// The memory of the queued requests, and the charge for it and for the head being received.
+    /// The memory of queued requests. The next field is the charge for it and for the head being received.
     events_bytes: usize,
     charge: Charge,
 }

@@ -59,11 +59,11 @@ type Make = unsafe extern "C" fn(
     *const sys::nghttp2_option,
 ) -> std::ffi::c_int;
 
-/// The result of a turn.
+/// The result of one turn of a stream's body.
 pub struct Turned {
     /// Bytes of the body.
     pub bytes: u64,
-    /// The reason why its source gave no more.
+    /// The reason why the source gave no more bytes.
     pub stop: Option<Supply>,
     /// The error that ends the connection.
     pub error: Option<String>,
@@ -224,7 +224,7 @@ impl Engine {
         unsafe { sys::nghttp2_submit_headers(session, flags, stream, null(), pairs.as_ptr(), pairs.len(), null_mut()) }
     }
 
-    /// Returns true if the server has refused no request yet and stream numbers are left.
+    /// Returns true if the server has not refused any request yet and stream numbers are left.
     pub fn may_request(&mut self) -> bool {
         // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_check_request_allowed(self.session.as_ptr()) != 0 }
@@ -243,7 +243,7 @@ impl Engine {
         unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
     }
 
-    /// Records that bytes were stored or discarded. The connection's window opens once enough were for a frame.
+    /// Records that bytes were stored or discarded. The connection's window opens once there are enough for a frame.
     pub fn open_connection_window(&mut self, bytes: usize) {
         // SAFETY: as above.
         unsafe { sys::nghttp2_session_consume_connection(self.session.as_ptr(), bytes) };

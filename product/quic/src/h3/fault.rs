@@ -26,14 +26,14 @@ pub const QPACK_DECODER_STREAM_ERROR: u64 = 0x202;
 /// A mistake that costs a stream or the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The request on the stream is refused, which is reset with this code.
+    /// The request is refused, and its stream is reset with this code.
     Stream(u64, Box<Refused>),
     Connection(u64, &'static str),
     Flood(Flood),
 }
 
 impl Fault {
-    /// A malformed request (RFC 9114 section 4.1.2) of which the head is not known, or is known from before.
+    /// Makes the fault of a malformed request (RFC 9114 section 4.1.2) whose head is unknown or was recorded earlier.
     pub fn malformed(malformed: MalformedRequest) -> Fault {
         Fault::Stream(MESSAGE_ERROR, Refused::malformed(malformed))
     }

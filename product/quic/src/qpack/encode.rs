@@ -3,7 +3,7 @@
 use super::static_table::{Found, find};
 use super::{huffman, integer};
 
-/// Appends a section with these fields. Names are lower-cased (RFC 9114 section 4.2).
+/// Appends a section with these fields. Names are converted to lower case (RFC 9114 section 4.2).
 pub fn encode<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, into: &mut Vec<u8>) {
     // Required Insert Count and Base: no dynamic table (RFC 9204 section 4.5.1).
     into.extend_from_slice(&[0, 0]);

@@ -1,4 +1,4 @@
-//! The fields of a response head, separated as they arrive into fields for a client and the others.
+//! The fields of a response head, separated on arrival into fields for the client and fields that are not forwarded.
 
 use crate::fields::FieldList;
 use crate::gateway::hop::is_hop_by_hop;

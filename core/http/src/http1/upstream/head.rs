@@ -48,8 +48,8 @@ pub fn parse_response(
     parsed.map(|(head, _)| Some((head, end)))
 }
 
-/// Returns true if each line ends in carriage return, line feed, and none is folded. This has no early exit, so that
-/// the compiler compares 16 bytes at a time.
+/// Returns true if every line ends in carriage return and line feed and none is folded. The loop has no early exit, so
+/// that the compiler compares 16 bytes at a time.
 fn has_plain_lines(head: &[u8]) -> bool {
     let pairs = head.iter().zip(&head[1..]);
     let others = pairs.fold(false, |others, (&before, &b)| {
@@ -156,7 +156,7 @@ fn interpret(parsed: &httparse::Response, method: Method, has_folds: bool) -> Re
     })
 }
 
-/// The fields of a head, and the facts about the message that they give.
+/// The fields of a head, and their statements about the message.
 #[derive(Default)]
 struct Section {
     fields: ResponseFields,
@@ -172,7 +172,7 @@ struct Section {
 }
 
 impl Section {
-    /// Reads these lines, some of which may be folded.
+    /// Reads these lines. Some of them may be folded.
     fn of(lines: &[httparse::Header], has_folds: bool) -> Result<Section, UpstreamFault> {
         let bytes: usize = lines.iter().map(|line| FieldList::field_bytes(line.name.as_bytes(), line.value)).sum();
         let mut section = Section { fields: ResponseFields::with_capacity(bytes + OWN_BYTES), ..Section::default() };
@@ -240,9 +240,9 @@ fn framing(status: u16, method: Method, is_chunked: bool, content_length: Option
     }
 }
 
-/// Returns the head of an old program without the parts that are not forwarded and that no parser accepts: malformed
-/// lines, unless they may frame the message, and the reason phrase. Returns `None` for a fault that has another cause,
-/// and for a head in which other readers may find other lines.
+/// Repairs the head of an old program by removing parts that parsers reject and that are not forwarded anyway: the
+/// reason phrase, and malformed lines that cannot frame the message. Returns `None` if the fault has another cause, or
+/// if other readers may divide the head into other lines.
 fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamFault>> {
     let ends_elsewhere = |pair: &[u8]| pair[0] == 0 || pair[0] == b'\r' && pair[1] != b'\n';
     let is_cause = [WRONG_NAME, WRONG_VALUE, WRONG_STATUS_LINE].contains(&fault);
@@ -276,7 +276,7 @@ fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamF
 /// The bytes of a status line before its reason phrase: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
 
-/// Returns true if a line, with the folded lines behind it, is not a field.
+/// Returns true if a line, together with its folded continuation lines, is not a field.
 fn is_malformed(field: &[u8]) -> bool {
     let Some(colon) = field.iter().position(|&byte| byte == b':') else { return true };
     let name = field[..colon].trim_ascii_end();
@@ -291,8 +291,8 @@ fn may_frame(line: &[u8]) -> bool {
     letters.starts_with(b"contentlength") || letters == b"transferencoding"
 }
 
-/// Returns true if an upstream that announces a body may send it, although none may follow. The length in a 304 is the
-/// length of the 200.
+/// Returns true if an upstream may send the body that it announces although there must be none. The length in a 304 is
+/// that of the 200.
 fn may_send_body(status: u16, method: Method, is_chunked: bool) -> bool {
     match status {
         304 => is_chunked,

@@ -43,7 +43,7 @@ impl Default for ResponseLimits {
     }
 }
 
-/// A faulty response, with a phrase for the log. Its connection is closed.
+/// A faulty response, as a phrase for the log. Its connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct UpstreamFault(pub &'static str);
@@ -53,20 +53,20 @@ impl UpstreamFault {
     pub const TOO_FEW: UpstreamFault = UpstreamFault("fewer bytes than the length that was said");
 }
 
-/// The end of a body (RFC 9112 section 6.3).
+/// The way in which the end of a body is found (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.
     None,
-    /// A length.
+    /// The body has this length.
     Length(PeerLength),
     /// The last chunk.
     Chunked,
-    /// The end of the connection.
+    /// The body ends with the connection.
     Close,
-    /// The end of the HTTP/2 stream.
+    /// The body ends with the HTTP/2 stream.
     Stream,
-    /// There is no end: the connection speaks another protocol from here on.
+    /// The body does not end: the connection speaks another protocol from here on.
     Upgraded,
 }
 
@@ -77,8 +77,8 @@ pub struct UpstreamHead {
     pub framing: Framing,
     /// True if the connection can carry another request after the body.
     pub is_kept_alive: bool,
-    /// True if the head announces a body that must not follow, but that an upstream of HTTP/1.1 may still send: the end
-    /// of its response is then unknown.
+    /// True if the head announces a body that must not follow, but that an HTTP/1.1 upstream may send nevertheless. The
+    /// end of the response is then unknown.
     pub is_end_doubtful: bool,
     /// The Content-Length, even if no body follows.
     pub(crate) content_length: Option<PeerLength>,
