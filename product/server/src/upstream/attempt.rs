@@ -48,12 +48,13 @@ impl Attempt {
 
     /// Returns whether a request without any response so far may be sent again over another connection after this
     /// fault. The upstream cannot have processed it if none of it was sent, or if the upstream reports so. An idle
-    /// connection may have been closed before the request arrived.
+    /// connection may have been closed before the request arrived. If a new connection was closed without a response,
+    /// an idempotent request may be sent to another upstream (RFC 9110 section 9.2.2).
     pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
         let may_do_no_harm = match fault {
             Fault::Refused | Fault::Crowded | Fault::Left => !request.has_forgotten(),
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
-                request.is_unsent() || (!self.is_new && request.is_repeatable)
+                request.is_unsent() || (request.is_repeatable && (!self.is_new || endpoints > 1))
             }
             Fault::TooSlow(_) => self.is_unconnected(fault, request),
             _ => false,

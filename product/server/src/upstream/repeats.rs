@@ -1,5 +1,5 @@
 //! Requests that are tried again, over another connection or at another upstream. A request that may have been
-//! processed is not tried again. A request of which no byte has left, because no connection could be made, is tried at
+//! processed is tried again only if it is idempotent, and the upstream has not begun to answer. A request of which no byte has left, because no connection could be made, is tried at
 //! each upstream of its group.
 
 use std::sync::Arc;
@@ -14,7 +14,9 @@ impl<N: Net> Upstreams<N> {
     pub(super) fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
-        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_) | Fault::TooSlow(_)) && is_new {
+        // A listener whose program is away, such as that of a container, may accept a connection and close it.
+        let is_silent = matches!(fault, Fault::Closed | Fault::Broken(_)) && !transfer.inbound.has_come;
+        if (matches!(fault, Fault::Unreachable(_) | Fault::Tls(_) | Fault::TooSlow(_)) || is_silent) && is_new {
             self.peers[peer].on_unreachable(now);
         }
         if !transfer.may_repeat(&fault) {

@@ -118,6 +118,35 @@ fn one_of_five_that_is_there_answers() {
     }
 }
 
+/// A published port of a container whose program is away accepts connections and closes them. Because it is the
+/// upstream with the fewest requests, it would otherwise get most of them.
+#[test]
+fn an_upstream_that_closes_without_a_response_is_avoided() {
+    let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));
+    let away = Upstream::start(|_, _| false);
+    let server = proxy(&[away.address, upstream.address], "[server]\nworkers = 1");
+    let mut client = server.connect();
+    (0..10).for_each(|_| assert_eq!(client.get("/").status, 200));
+    assert_eq!((away.asked().len(), upstream.asked().len()), (1, 10));
+    server.assert_alive();
+}
+
+/// An upstream may have done what a POST asks for before it closed the connection.
+#[test]
+fn a_post_that_may_have_been_processed_is_sent_once() {
+    let upstream = Upstream::start(|_, socket| answer(socket, &[OK]));
+    let away = Upstream::start(|_, _| false);
+    let server = proxy(&[away.address, upstream.address], "[server]\nworkers = 1");
+    let statuses = [(); 4].map(|()| {
+        let mut client = server.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        client.response().status
+    });
+    assert_eq!(statuses, [502, 200, 200, 200]);
+    assert_eq!((away.asked().len(), upstream.asked().len()), (1, 3));
+    server.assert_alive();
+}
+
 /// The number of event loops makes no difference: the kernel distributes clients among them.
 #[test]
 fn all_event_loops_together_have_so_many_requests_under_way() {
