@@ -1,6 +1,6 @@
 //! Compiles the BPF programs in `bpf/` with clang and embeds them, so that no target machine needs a compiler.
 //!
-//! Does so only with the feature `bpf`. If no clang is found, the build goes on with empty programs: the server is
+//! Does so only with the feature `bpf`. If no clang is found, the build continues with empty programs: the server is
 //! complete without them, and a command that needs one reports why it is missing.
 
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use sched::policy::Srrt;
 #[path = "src/constants.rs"]
 mod constants;
 
-/// Compilers to try, newest first; before 15, the verifier refuses the code that clang generates for reference-counted
-/// pointers.
+/// The compilers to try, newest first. Versions before 15 generate code for reference-counted pointers that the
+/// verifier rejects.
 const CLANGS: &[&str] =
     &["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 const CLANG_MAJOR_MIN: u32 = 15;

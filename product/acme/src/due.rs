@@ -601,8 +601,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Refusals, which authorities count, are at most two a name in an hour; attempts that reach nobody, of which each
-        /// refusal begins a new row, are at most ten between two refusals.
+        /// Refusals, which authorities count, are at most two a name in an hour; attempts that reach nobody, of which
+        /// each refusal begins a new row, are at most ten between two refusals.
         #[test]
         fn attempts_are_bounded(fails in proptest::collection::vec((0..3u8, 0.0..1.0f64), 1..80), days in 0.0..40.0f64) {
             let mut renewals = renewals(&["a.test", "b.test"]);

@@ -4,10 +4,9 @@
 //! ([`schema()`]) are made from that table. Reading continues after a mistake, so that one run reports all of them.
 //! Only [`read_file`] and [`open`] do I/O.
 //!
-//! ```
-//! let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nautoindx = true\n");
-//! let mistakes = checked.unwrap_err();
-//! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.autoindx`: did you mean `site.autoindex`?");
+//! ``` let checked = config::read(b"[[site]]\nroot = \"/srv/www\"\nautoindx = true\n"); let mistakes =
+//! checked.unwrap_err(); assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.autoindx`: did you
+//! mean `site.autoindex`?");
 //! ```
 
 mod acme;

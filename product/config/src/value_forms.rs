@@ -364,7 +364,7 @@ names! {
     LogFormat { Combined = "combined", Json = "json", }
     /// The targets that symlinks in a root may have.
     SymlinkTargets { Inside = "inside", Anywhere = "anywhere", }
-    /// The number of conditions of an access rule that a client must meet.
+    /// The responses that may use the `max_concurrent_requests` of a class.
     ConcurrencySharing { Own = "own", Any = "any", Preempt = "preempt", }
     /// The number of conditions of an access rule that a client must meet.
     Satisfy { All = "all", Any = "any", }

@@ -80,7 +80,7 @@ impl Walker {
         self.have > 0 || self.goes_on || (self.is_block && self.left > 0)
     }
 
-    /// The number of bytes still needed to identify the frame.
+    /// The number of bytes of a frame that must be received to identify it.
     fn wanted(&self) -> usize {
         let word_bytes = if self.have < FRAME_HEADER_BYTES { 0 } else { (self.length() as usize).min(WORD_BYTES) };
         FRAME_HEADER_BYTES + word_bytes

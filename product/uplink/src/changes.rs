@@ -1,5 +1,5 @@
-//! The kernel's reports of changes to interfaces, their queues and their filters: a process that watches them need not
-//! look at every few seconds.
+//! Watches the kernel's reports of changes to interfaces, their queues and their filters, so that a process need not
+//! poll them every few seconds.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -17,16 +17,16 @@ const RTNLGRP_TC: u32 = 4;
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 
-/// What was changed.
+/// A change that the kernel has reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// The interface was made, removed, renamed, set up or down, or has other packet sizes.
+    /// The interface was created, removed, renamed, set up or down, or its packet size changed.
     Link { interface: u32 },
-    /// A class of the interface, such as its rate.
+    /// A class of the interface changed, for example its rate.
     Class { interface: u32 },
     /// A queueing discipline or a filter of the interface.
     Queue { interface: u32 },
-    /// The kernel had no room for more reports: anything may have changed.
+    /// The kernel had no room for more reports, so anything may have changed.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ impl ChangeWatch {
         Ok(ChangeWatch { netlink })
     }
 
-    /// Waits until there is a report, `other` can be read, or the time has come.
+    /// Waits until a report arrives, `other` becomes readable, or `until` has come.
     pub fn wait(&self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Error> {
         let for_time = until.saturating_duration_since(Instant::now());
         let for_time = Timespec::try_from(for_time).expect("a wait of less than an age");
@@ -64,7 +64,8 @@ impl ChangeWatch {
     }
 }
 
-/// The number of the interface stands at the same place in `struct ifinfomsg` and `struct tcmsg`.
+/// Returns the change that a report describes. The interface's number is at the same offset in `struct ifinfomsg` and
+/// `struct tcmsg`.
 fn changed(kind: u16, payload: &[u8]) -> Changed {
     let Some(interface) = u32_at(payload, 4) else { return Changed::Unknown };
     match kind {

@@ -1,10 +1,10 @@
 //! Selects the congestion control of a network namespace.
 //!
 //! A namespace other than the first may select only algorithms listed in `net.ipv4.tcp_allowed_congestion_control`, and
-//! that list belongs to the whole machine. Changing the machine's default and letting the namespace inherit it would
+//! that list applies to the whole machine. Changing the machine's default and letting the namespace inherit it would
 //! change every connection opened elsewhere in the meantime; adding to the list changes no connection. The algorithm is
-//! therefore added for the instant in which the namespaces select it, under a lock against other processes that do the
-//! same, and the list is then restored. A file in /run/weir holds the original list until then: the next call, or
+//! therefore added to the list only while the namespaces select it, under a lock against other processes that do the
+//! same, and then the list is restored. A file in /run/weir holds the original list until then: the next call, or
 //! `scripts/put-back.sh`, restores it after a SIGKILL.
 
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ const FOLDER: &str = "/run/weir";
 /// A file of two lines: the original list, and the list that we set.
 const KEPT: &str = "/run/weir/allowed-congestion-control";
 
-/// Calls `choose`, which writes `wanted` to [`CHOSEN`] inside the namespaces, while that is allowed. Call it from the
-/// first namespace: the list can be written in no other.
+/// Calls `choose` while `wanted` is in the list of allowed algorithms; `choose` writes it to [`CHOSEN`] inside the
+/// namespaces. Must be called in the first namespace, the only one in which the list can be written.
 pub fn while_allowed<T, E: From<Error>>(wanted: &str, choose: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     check(wanted)?;
     let _allowed = Allowed::add(wanted)?;
@@ -40,7 +40,7 @@ pub fn check(wanted: &str) -> Result<(), Error> {
     }
 }
 
-/// An algorithm that is allowed. Dropping it restores the list and then releases the lock.
+/// An algorithm added to the allowed list. Dropping it restores the list and then releases the lock.
 struct Allowed {
     before: Option<String>,
     _lock: File,
@@ -79,7 +79,7 @@ impl Drop for Allowed {
     }
 }
 
-/// Restores the list after a process that was killed before doing so, unless the list was changed since.
+/// Restores the list after a process that was killed before it could do so, unless the list has been changed since.
 fn put_back_leftover() -> io::Result<()> {
     let Ok(kept) = fs::read_to_string(KEPT) else { return Ok(()) };
     if let Some((before, set)) = kept.trim_end().split_once('\n')

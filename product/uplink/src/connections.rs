@@ -10,8 +10,8 @@ use crate::TcpInfo;
 use crate::netlink::{Body, REPLIES_MAX, Socket, attribute, u32_at, u64_at};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// The older request for TCP, of all families together: the kernel walks the machine's whole table of sockets for each
-/// request.
+/// The older request for TCP, for all address families together. The kernel walks the machine's whole table of sockets
+/// for each such request.
 const TCPDIAG_GETSOCK: u16 = 18;
 /// `struct inet_diag_sockid`, a part of both structures below.
 const ID_BYTES: usize = 48;
@@ -20,8 +20,8 @@ const REQUEST_BYTES: usize = 8 + ID_BYTES;
 /// `struct inet_diag_msg`; attributes follow.
 const MESSAGE_BYTES: usize = 72;
 const STATE_AT: usize = 1;
-/// The offsets of the own address and the peer's, in 16 bytes each (four for IPv4, then zeros), and of the kernel's
-/// number of the socket.
+/// The offsets of the server's address and the client's address, 16 bytes each (for IPv4, four bytes and then zeros),
+/// and of the kernel's number of the socket.
 const OWN_AT: usize = 4 + 4;
 const PEER_AT: usize = 4 + 20;
 const COOKIE_AT: usize = 4 + 40;
@@ -31,8 +31,9 @@ const INET_DIAG_MEMINFO: u16 = 1;
 const INET_DIAG_INFO: u16 = 2;
 /// Offset in `struct inet_diag_meminfo` of the memory handed below TCP that has not left (`sk_wmem_alloc`).
 const MEMINFO_BELOW_AT: usize = 12;
-/// All states except two that would be most of the cost: TIME-WAIT, in which a new connection per request leaves
-/// thousands of sockets, and bound-only sockets, for which the kernel walks the machine's whole table of ports.
+/// All states except two that would cause most of the cost: TIME-WAIT, which leaves thousands of sockets if each
+/// request uses a new connection, and bound-only sockets, for which the kernel walks the machine's whole table of
+/// ports.
 const STATES_WANTED: u32 = !(1 << TIME_WAIT | 1 << BOUND_INACTIVE);
 const TIME_WAIT: u32 = 6;
 const BOUND_INACTIVE: u32 = 13;
@@ -55,8 +56,8 @@ pub enum State {
 /// The number of states: one more than the kernel's largest state number.
 const STATES: usize = 14;
 
-/// The totals of the connections of one port, at nearly the same instant: the connections continue while the kernel
-/// lists them.
+/// Totals over the connections of one port. They are read at nearly the same instant, because the connections continue
+/// while the kernel lists them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Connections {
     by_state: [u64; STATES],
@@ -121,11 +122,12 @@ impl ConnectionWatch {
 pub struct Connection {
     /// The kernel's number of the socket, unique since the machine started.
     pub cookie: u64,
-    /// The server's address, then the client's; an IPv4 address, also one mapped to IPv6, is followed by zeros.
+    /// The server's address; the next field is the client's. An IPv4 address, including one mapped to IPv6, is followed
+    /// by zeros.
     pub own: [u8; 16],
     pub client: [u8; 16],
     pub is_ipv6: bool,
-    /// True if the connection only passes through this host; its data then comes from its packets.
+    /// True if the connection only passes through this host, so that its data comes from its packets.
     pub is_forwarded: bool,
     pub info: TcpInfo,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
@@ -151,7 +153,7 @@ impl Connection {
     }
 }
 
-/// Returns an address mapped to IPv6 as IPv4, and any other unchanged.
+/// Converts an IPv4-mapped address to IPv4; returns any other address unchanged.
 fn unmapped(address: [u8; 16]) -> [u8; 16] {
     match std::net::Ipv6Addr::from(address).to_ipv4_mapped() {
         Some(v4) => padded(v4.into()),
@@ -159,7 +161,7 @@ fn unmapped(address: [u8; 16]) -> [u8; 16] {
     }
 }
 
-/// Returns an address in 16 bytes: four for IPv4, then zeros.
+/// Returns an address as 16 bytes; an IPv4 address takes four, followed by zeros.
 pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
     let mut bytes = [0; 16];
     match address {
@@ -169,10 +171,10 @@ pub fn padded(address: std::net::IpAddr) -> [u8; 16] {
     bytes
 }
 
-/// Repeatedly queries the IPv4 and IPv6 connections of some ports, or of all, that may send.
+/// Repeatedly lists IPv4 and IPv6 connections that may be sending, on certain ports or on all.
 pub struct SenderWatch {
     netlink: Socket,
-    /// The maximum number of datagrams of a list, about 80 connections each; connections after them are left out.
+    /// The maximum number of datagrams read per list, with about 80 connections each. Further connections are left out.
     replies_max: usize,
     requests: Vec<Vec<u8>>,
 }
@@ -209,9 +211,10 @@ impl SenderWatch {
     }
 }
 
-/// Reports each connection that ends, with all of TCP's information about it: between two lists, many begin and end.
+/// Reports each connection that ends, with all of TCP's information about it, because many connections begin and end
+/// between two lists.
 ///
-/// The kernel drops reports that are not fetched in time, and their content is lost.
+/// Reports that are not read in time are dropped by the kernel and lost.
 pub struct EndWatch(Socket);
 
 /// Groups of sock_diag (linux/sock_diag.h): TCP sockets that are destroyed, over IPv4 and IPv6.
@@ -223,7 +226,7 @@ impl EndWatch {
         Ok(EndWatch(Socket::open_sock_diag_groups(&[SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY])?))
     }
 
-    /// Passes on the connections that have ended since the last call.
+    /// Passes each connection that has ended since the last call to `each`.
     pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
         let reported = self.0.reported(|_, message| {
             if let Some(connection) = Connection::of(message) {
@@ -234,7 +237,7 @@ impl EndWatch {
     }
 }
 
-/// The port of a request for the connections of all ports.
+/// The port number that requests the connections of all ports.
 const ANY_PORT: u16 = 0;
 
 /// `struct inet_diag_req`: family, two lengths, extensions, the wanted ports and addresses, states, and padding.

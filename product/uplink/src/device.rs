@@ -21,13 +21,14 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
-/// The number of segments that a kernel builds if it does not report one (GSO_MAX_SEGS).
+/// The number of segments that a kernel builds if it does not report it (GSO_MAX_SEGS).
 const GSO_MAX_SEGS: u32 = 65_535;
 const ETHERNET_BYTES: u16 = 14;
 const SIOCETHTOOL: u64 = 0x8946;
-/// Superseded by ETHTOOL_GLINKSETTINGS, which takes two calls; kernels answer both from the same source.
+/// The ethtool request for the speed. ETHTOOL_GLINKSETTINGS supersedes it but takes two calls; kernels answer both from
+/// the same source.
 const ETHTOOL_GSET: u32 = 1;
-/// The size of `struct ethtool_cmd`, and its two halves of the speed in Mbit/s.
+/// The size of `struct ethtool_cmd`, followed by the offsets of the two halves of the speed in Mbit/s.
 const GSET_BYTES: usize = 44;
 const GSET_SPEED: usize = 12;
 const GSET_SPEED_HIGH: usize = 28;
@@ -40,9 +41,9 @@ pub struct Device {
     pub address: Vec<u8>,
     pub is_up: bool,
     pub mtu_bytes: u32,
-    /// The bytes before IP in a packet, as it stands in the interface's queue.
+    /// The bytes before the IP header in a packet, as it is in the interface's queue.
     pub head_bytes: u16,
-    /// Maximum number of segments in one packet that the stack builds.
+    /// The maximum number of segments in one packet that the network stack builds.
     pub gso_max_segs: u32,
     /// The speed; `None` if the device does not report it.
     pub speed: Option<Rate>,
@@ -71,7 +72,8 @@ impl Device {
     }
 }
 
-/// Returns the length of the head that interfaces of this type (ARPHRD of linux/if_arp.h) have: Ethernet's or none.
+/// Returns the length of the link-layer header of this type of interface (ARPHRD in linux/if_arp.h): Ethernet's, or
+/// zero.
 fn head_bytes(kind: u16) -> u16 {
     match kind {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => ETHERNET_BYTES,
@@ -79,11 +81,11 @@ fn head_bytes(kind: u16) -> u16 {
     }
 }
 
-/// An interface of this namespace, and the interfaces it relates to.
+/// An interface of this namespace, and the interfaces related to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelatedInterface {
     pub interface: Interface,
-    /// The kind, such as `bridge` or `vlan`; empty for hardware.
+    /// The kind of interface, such as `bridge` or `vlan`; empty for hardware.
     pub kind: String,
     /// The interface on whose behalf this one sends: its bridge or bond.
     master: Option<u32>,
@@ -91,9 +93,9 @@ pub struct RelatedInterface {
     lower: Option<u32>,
 }
 
-/// The kinds that hand their packets to the device below unchanged; the peer of a veth does not.
+/// The kinds of interface that pass their packets unchanged to the device below. A veth passes them to its peer.
 const ON_A_LOWER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
-/// The maximum number of interfaces above one device; further ones are left unchanged.
+/// The maximum number of interfaces above a device. Any others are left unchanged.
 const UPPERS_MAX: usize = 256;
 
 pub fn links() -> io::Result<Vec<RelatedInterface>> {
@@ -115,8 +117,8 @@ pub fn links() -> io::Result<Vec<RelatedInterface>> {
     Ok(found)
 }
 
-/// Returns the interfaces whose packets leave through this one: its bridge or bond, VLANs and macvlans on it, and the
-/// interfaces above these.
+/// Returns the interfaces whose packets leave through this one: its bridge or bond, the VLANs and macvlans on it, and
+/// the interfaces above those.
 pub fn uppers(links: &[RelatedInterface], interface: &Interface) -> Vec<Interface> {
     let mut found = vec![interface.clone()];
     let mut at = 0;
@@ -138,8 +140,8 @@ pub fn uppers(links: &[RelatedInterface], interface: &Interface) -> Vec<Interfac
     found.split_off(1)
 }
 
-/// Queries the driver. The file `speed` in sysfs has the same number, but only for the interfaces of the namespace in
-/// which sysfs was mounted.
+/// Asks the driver for the speed. The file `speed` in sysfs has the same number, but only for interfaces of the
+/// namespace in which sysfs was mounted.
 fn speed(name: &str) -> Option<Rate> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     let mut command = [0u8; GSET_BYTES];

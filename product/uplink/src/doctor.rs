@@ -14,7 +14,7 @@ use crate::tc::{RTM_NEWQDISC, RTM_NEWTFILTER, TC_H_CLSACT, TC_H_CLSACT_EGRESS, T
 pub enum State {
     Ok,
     Missing,
-    /// Finding out requires a privilege that we do not have.
+    /// The state is unknown, because finding out requires a privilege that we do not have.
     Unknown,
 }
 
@@ -38,11 +38,11 @@ pub struct Finding {
     pub what: &'static str,
     pub state: State,
     pub used_for: &'static str,
-    /// The condition for it to be present.
+    /// The requirement for the feature.
     pub needs: &'static str,
 }
 
-/// Checks everything; changes no interface.
+/// Checks all features. Changes no interface.
 pub fn examine() -> Vec<Finding> {
     let mut findings = privileges();
     findings.extend(qdiscs());
@@ -51,8 +51,8 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// Returns the features that each command lacks here or perhaps lacks, by [`Finding::what`]; a command with an empty
-/// list works.
+/// Returns, for each command, the features that it lacks or may lack here, by [`Finding::what`]. A command with an
+/// empty list works.
 pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<(&'static str, State)>)> {
     let state =
         |what: &str| findings.iter().find(|finding| finding.what == what).map_or(State::Ok, |found| found.state);
@@ -139,7 +139,7 @@ fn qdiscs() -> Vec<Finding> {
     findings
 }
 
-/// Returns the result of `examine` on the loopback of a network namespace that ends with this call; `None` without the
+/// Runs `examine` on the loopback interface of a network namespace that ends with this call; `None` without the
 /// privilege.
 fn in_throw_away_network<T: Send + 'static>(examine: impl FnOnce(&Interface) -> T + Send + 'static) -> Option<T> {
     let thread = std::thread::spawn(|| {
@@ -170,8 +170,8 @@ fn try_filter(lo: &Interface) -> State {
     )
 }
 
-/// Interprets the outcome of a trial. Trials have no options, and most kinds refuse that: only "no such kind" means
-/// that the feature is missing.
+/// Interprets the outcome of an attempt. Attempts pass no options, and most kinds reject that: only "no such kind"
+/// means that the feature is missing.
 fn known(outcome: io::Result<()>) -> State {
     match outcome.map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENOENT)) => State::Missing,

@@ -2,7 +2,7 @@ use std::io;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error in changing or reading the kernel side: one line with the problem, its place, and the remedy.
+/// An error while changing or reading the kernel side. It is one line with the problem, its place, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]

@@ -31,14 +31,14 @@ const DEFAULT: i32 = -1;
 /// The maximum timeout that the kernel allows (TCP_RTO_MAX).
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The timeout, in force while this value exists.
+/// Keeps the timeout set; dropping it restores the kernel's default.
 #[derive(Debug)]
 pub struct InitialRto {
     _links: Vec<OwnedFd>,
 }
 
 impl InitialRto {
-    /// Sets the timeout for the programs in these control groups, given as their folders in the version 2 hierarchy.
+    /// Sets the timeout for programs in these control groups, given by their folders in the version 2 hierarchy.
     pub fn set(cgroups: &[&Path], timeout: Duration) -> Result<InitialRto, Error> {
         let failed = |error: io::Error| Error::kernel("setting the initial retransmission timeout by BPF", error);
         let program = load(jiffies(timeout)).map_err(failed)?;
@@ -51,15 +51,15 @@ impl InitialRto {
     }
 }
 
-/// Converts to the kernel's ticks, 100 to 1000 a second: the resolution of its coarse clocks. Rounds up, to at least
-/// one.
+/// Converts to kernel ticks, of which there are 100 to 1000 per second: the resolution of the kernel's coarse clocks.
+/// Rounds up, to at least one.
 fn jiffies(timeout: Duration) -> i32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = (tick.tv_sec as u128 * 1_000_000_000 + tick.tv_nsec as u128).max(1);
     timeout.min(LONGEST).as_nanos().div_ceil(tick_ns).max(1) as i32
 }
 
-/// `struct bpf_insn`.
+/// An instruction, as in `struct bpf_insn`.
 #[repr(C)]
 struct Instruction {
     code: u8,
@@ -69,15 +69,15 @@ struct Instruction {
     immediate: i32,
 }
 
-/// Replies with the timeout to that operation, and with [`DEFAULT`] to others. Register 1 holds the context. Codes are
-/// from linux/bpf_common.h: class, with size and mode or with operation and source.
+/// Assembles a program that replies with the timeout to that operation, and with [`DEFAULT`] to all others. Register 1
+/// holds the context. Instruction codes are from linux/bpf_common.h.
 fn program(jiffies: i32) -> [Instruction; 7] {
     const LOAD_WORD: u8 = 0x61;
     const STORE_WORD: u8 = 0x63;
     const MOVE: u8 = 0xb7;
     const JUMP_IF_NOT_EQUAL: u8 = 0x55;
     const EXIT: u8 = 0x95;
-    /// The return value that makes the kernel use the reply.
+    /// The return value that makes the kernel use the program's reply.
     const ANSWERED: i32 = 1;
     let instruction = |code, to: u8, from: u8, offset, immediate| {
         let registers = if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };

@@ -24,8 +24,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Returns the interface through which a server listening on this address answers: the one that has the address,
-    /// or, for the unspecified address, the one of the default route. `None` if there is none.
+    /// Returns the interface through which a server that listens on this address answers: the interface with that
+    /// address or, for the unspecified address, the interface of the default route. `None` if there is none.
     pub fn serving(address: IpAddr) -> io::Result<Option<Interface>> {
         let mut netlink = Socket::open()?;
         let index =
@@ -47,8 +47,8 @@ impl Interface {
         Ok(found)
     }
 
-    /// Returns the interface's own addresses in private networks (RFC 1918, RFC 4193), each with the length of its network
-    /// in bits. Other machines of these networks need no gateway to reach this one.
+    /// Returns the interface's own addresses in private networks (RFC 1918, RFC 4193), each with the length of its
+    /// network in bits. Other machines of these networks need no gateway to reach this one.
     pub fn private_addresses(&self) -> io::Result<Vec<(IpAddr, u32)>> {
         let mut found = Vec::new();
         Socket::open()?.dump(RTM_GETADDR, &[0; ADDR_BYTES], |reply| {
@@ -74,12 +74,12 @@ impl Interface {
         }
     }
 
-    /// Returns whether the interface is up; false also if it has disappeared.
+    /// Returns whether the interface is up; false if it no longer exists.
     pub fn is_up(&self) -> bool {
         Device::of(self).is_ok_and(|device| device.is_some_and(|device| device.is_up))
     }
 
-    /// Returns an error if the interface has disappeared since it was looked up, or was recreated under its name.
+    /// Fails if the interface has disappeared since it was looked up, or was recreated under its name.
     pub fn check(&self) -> Result<(), Error> {
         let name = &self.name;
         let doing = format!("looking for the interface {name}");
@@ -94,8 +94,8 @@ impl Interface {
         }))
     }
 
-    /// Returns the outcome. If the interface has disappeared in the meantime, returns an error about its disappearance
-    /// instead of the resulting error.
+    /// Returns the outcome, but replaces an error by one that reports the interface's disappearance if the interface
+    /// has disappeared.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
         match outcome {
             Err(error) => Err(self.check().err().unwrap_or(error)),
@@ -139,7 +139,8 @@ pub fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
     Ok(found)
 }
 
-/// Returns the address of a `struct ifaddrmsg` and the bits of its network, if it is private and others may be in it.
+/// Returns the address in a `struct ifaddrmsg` and the length of its prefix in bits, if the address is private and its
+/// network can contain others.
 fn private_address_in(reply: &[u8]) -> Option<(IpAddr, u32)> {
     let address = attribute(reply.get(ADDR_BYTES..)?, IFA_ADDRESS).and_then(address_in)?;
     let (is_private, width) = match address {

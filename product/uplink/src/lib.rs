@@ -1,5 +1,5 @@
 //! The kernel side of the uplink: the shaper of an interface and the bytes that wait in it, the tree of bands that Weir
-//! puts there, the classifier that sorts packets into the bands, and the kernel's TCP information about a connection.
+//! creates there, the classifier that sorts packets into the bands, and the kernel's TCP information about connections.
 //!
 //! Reading works without privilege; changing an interface requires CAP_NET_ADMIN.
 

@@ -1,6 +1,7 @@
-//! The small part of netlink that we need: a request, its replies or its acknowledgement, and attributes (RFC 3549).
+//! The small part of netlink that we need: requests, replies and acknowledgements, and attributes (RFC 3549).
 //!
-//! Typed crates support neither HTB nor TBF, and we need a dozen message types; the encoding is a few aligned lengths.
+//! Crates with typed messages support neither HTB nor TBF. We need a dozen message types, and the encoding is only a
+//! few aligned lengths.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +14,8 @@ const REPLY_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of reply datagrams read for one request: enough for tens of thousands of routes, and finite.
 pub const REPLIES_MAX: usize = 1024;
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
-/// The timeout of a change, before which the kernel may load a module by starting a program and waiting for it.
+/// The timeout of a change. It is long because the kernel may start a program to load a module, and wait for that
+/// program.
 const CHANGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 const NLMSG_ERROR: u16 = 2;
@@ -69,7 +71,7 @@ impl Socket {
 
     /// Requests all objects of a kind and passes the payload of every reply to `each`. The kernel ignores most of
     /// `body` and reports every interface. A request for one object would be shorter, but Linux 6.18 sends its answer
-    /// to the listeners for changes and not to the requester.
+    /// to listeners for changes instead of to the requester.
     pub fn dump(&mut self, kind: u16, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
         match self.dump_at_most(REPLIES_MAX, kind, body, each)? {
             true => Ok(()),
@@ -77,8 +79,8 @@ impl Socket {
         }
     }
 
-    /// Requests all objects like [`Socket::dump`], up to this many datagrams. Returns false if more would follow: the
-    /// socket is then unusable.
+    /// Requests all objects like [`Socket::dump`], but reads at most this many datagrams. Returns false if more would
+    /// follow; the socket is then unusable.
     pub fn dump_at_most(
         &mut self,
         replies_max: usize,
@@ -89,7 +91,7 @@ impl Socket {
         self.request(replies_max, kind, NLM_F_DUMP, body, each)
     }
 
-    /// Requests a change and waits until it is made. `flags` are the `NLM_F_` flags of changes; 0 is right for a
+    /// Requests a change and waits until the kernel has made it. `flags` are the `NLM_F_` flags of changes; use 0 for a
     /// deletion.
     pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(CHANGE_TIMEOUT))?;
@@ -98,8 +100,8 @@ impl Socket {
         outcome
     }
 
-    /// Passes on the kinds and payloads of the reports that have arrived. Returns false if reports are missing, because
-    /// the kernel dropped them when the buffer was full, or because more would follow.
+    /// Passes the kinds and payloads of arrived reports to `each`. Returns false if reports are missing because the
+    /// kernel's buffer was full, or because more would follow.
     pub fn reported(&mut self, mut each: impl FnMut(u16, &[u8])) -> io::Result<bool> {
         let mut is_whole = true;
         for _ in 0..REPLIES_MAX {
@@ -214,7 +216,7 @@ fn messages(mut rest: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
     })
 }
 
-/// Reads the replies in one datagram. Returns true if the last message of the request was among them.
+/// Parses the replies in one datagram. Returns true if they included the request's last message.
 fn read_replies(datagram: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     for message in messages(datagram) {
         let message = message?;

@@ -7,13 +7,13 @@ use crate::tc::{self, Counted, Qdisc, TC_H_ROOT};
 use crate::tree;
 use crate::{Error, Interface};
 
-/// The counters since the root discipline was made, and the packets and bytes that wait now.
+/// The counters since the root discipline was created, and the packets and bytes that wait now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// The root's counters: the bytes and packets that left, and all that wait in it.
+    /// The counters of the root: the bytes and packets that have left it, and those that wait anywhere below it.
     pub root: Counted,
-    /// The packets lost at any discipline: each loss is counted where it happens, and by the disciplines above that are
-    /// notified.
+    /// The packets lost at any discipline. A loss is counted where it happens, and by the disciplines above that are
+    /// notified of it.
     pub drops: u64,
     /// The bands of our tree, by number; empty for any other discipline.
     pub bands: Vec<Counted>,

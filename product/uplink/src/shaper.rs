@@ -19,7 +19,7 @@ const TCA_CAKE_BASE_RATE64: u16 = 2;
 const RATESPEC_BYTES: usize = 12;
 const RATESPEC_RATE: usize = 8;
 
-/// The shaper at the root of an interface, as of when it was found.
+/// The shaper at the root of an interface, as it was found.
 pub struct Shaper {
     pub interface: Interface,
     /// The kind: `htb`, `tbf` or `cake`.
@@ -46,10 +46,11 @@ impl Shaper {
         Ok(rate.map(|rate| Shaper { interface, kind: root.kind, rate, root: root.handle, netlink }))
     }
 
-    /// Returns the packets and bytes that wait in the shaper now, and its losses, by its own counters.
+    /// Returns the packets and bytes that wait in the shaper now, and the packets that it has lost, from its own
+    /// counters.
     ///
-    /// The kernel reports the qdiscs of all interfaces, whichever is requested, but the classes of only one. HTB is
-    /// therefore read by its classes, so that reading costs the same on a host with hundreds of interfaces.
+    /// The kernel reports the qdiscs of all interfaces regardless of the request, but the classes of only one. HTB is
+    /// therefore read through its classes, so that reading costs the same on a host with hundreds of interfaces.
     pub fn waiting(&mut self) -> io::Result<Waiting> {
         let (interface, root) = (self.interface.index, self.root);
         let mut waiting = None;
@@ -103,7 +104,7 @@ fn htb_ceil(netlink: &mut Socket, interface: u32, root: u32) -> io::Result<Optio
     Ok(ceilings.reduce(u64::saturating_add))
 }
 
-/// Returns true if a class belongs to the discipline with this handle.
+/// Returns true if the class belongs to the discipline with this handle.
 fn is_of(class: u32, handle: u32) -> bool {
     class >> 16 == handle >> 16
 }

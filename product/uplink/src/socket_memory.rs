@@ -1,18 +1,18 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The index in the array of `SO_MEMINFO` (linux/sock_diag.h, `SK_MEMINFO_VARS` entries of 32 bits) of the bytes sent
-/// and not freed yet.
+/// The index of "bytes sent and not freed yet" in the array of `SO_MEMINFO` (linux/sock_diag.h, `SK_MEMINFO_VARS`
+/// entries of 32 bits).
 const WMEM_ALLOC: usize = 2;
 const ENTRIES: usize = 9;
 
-/// The request number from linux/sockios.h; the libc crate has only SIOCOUTQ, which also counts bytes that are sent and
-/// unacknowledged.
+/// The request number of SIOCOUTQNSD, from linux/sockios.h. The libc crate has only SIOCOUTQ, which also counts bytes
+/// that were sent but not acknowledged.
 const SIOCOUTQNSD: u64 = 0x894B;
 
-/// Returns the bytes of memory held by packets that TCP has sent and that have not left this machine: they wait in a
-/// queueing discipline or in the device. Zero means that no packet of this connection is left here to be overtaken by
-/// packets sent from now on.
+/// Returns the memory in bytes of packets that TCP has sent and that have not left this machine, because they wait in a
+/// queueing discipline or in the device. If it is zero, packets sent from now on cannot overtake earlier packets of
+/// this connection here.
 pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut entries = [0u32; ENTRIES];
     let mut length = size_of_val(&entries) as libc::socklen_t;
@@ -30,7 +30,7 @@ pub fn queued_below_bytes(socket: impl AsFd) -> io::Result<u32> {
     if status == 0 { Ok(entries[WMEM_ALLOC]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the bytes written to a connection that TCP has not sent yet, because the congestion window or the reader's
+/// Returns the bytes written to a connection that TCP has not sent yet, because the congestion window or the receiver's
 /// window is full.
 pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;

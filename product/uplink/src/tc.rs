@@ -18,7 +18,7 @@ pub const RTM_NEWTFILTER: u16 = 44;
 pub const TCM_BYTES: usize = 20;
 /// The parent of a qdisc or a class at the interface itself.
 pub const TC_H_ROOT: u32 = u32::MAX;
-/// The parent of a qdisc that exists in addition to the root, for programs only.
+/// The parent of the clsact qdisc, which exists in addition to the root and only runs programs.
 pub const TC_H_CLSACT: u32 = 0xffff_fff1;
 /// The parent of a filter on egress packets.
 pub const TC_H_CLSACT_EGRESS: u32 = 0xffff_fff3;
@@ -33,7 +33,7 @@ const TCA_STATS_PKT64: u16 = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
     pub kind: String,
-    /// The handle; zero if the kernel made the discipline by itself.
+    /// The handle; zero if the kernel created the discipline by default.
     pub handle: u32,
     pub parent: u32,
     pub options: Vec<u8>,

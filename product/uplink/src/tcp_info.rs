@@ -1,7 +1,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The kernel's information about a connection: the fields of `struct tcp_info` (linux/tcp.h) that we use.
+/// The fields of the kernel's `struct tcp_info` (linux/tcp.h) that we use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Payload of a full segment, in bytes.
@@ -19,10 +19,10 @@ pub struct TcpInfo {
     pub cwnd_segments: u32,
     /// Bytes written to the socket and not yet sent.
     pub notsent_bytes: u32,
-    /// The recent delivery rate in bytes per second; zero until it was measured, and on kernels before 4.9. Linux keeps
-    /// the last rate that was not limited by the program's writing, and any higher one since.
+    /// The recent delivery rate in bytes per second; zero until measured, and on kernels before 4.9. Linux keeps the
+    /// last rate that was not limited by the program, or a higher one measured since.
     pub delivery_rate: u64,
-    /// True if the program wrote too little for the rate to show the path's capacity.
+    /// True if the program wrote too slowly for the rate to show the path's capacity.
     pub is_delivery_app_limited: bool,
     /// Total payload bytes acknowledged. Zero on kernels before 4.2.
     pub acked_bytes: u64,
@@ -38,8 +38,9 @@ pub struct TcpInfo {
     pub sent_segments: u32,
     /// All segments carry timestamps (RFC 7323).
     pub has_timestamps: bool,
-    /// The segments without payload that will still leave if the socket is closed now and the client closes too: our
-    /// FIN, and the acknowledgement of the client's FIN. Zero once both have ended, or one has reset.
+    /// The segments without payload that will still be sent if the socket is closed now and the client closes too: our
+    /// FIN, and the acknowledgement of the client's FIN. Zero once both sides have closed, or one has reset the
+    /// connection.
     pub closing_segments: u8,
 }
 
@@ -117,7 +118,7 @@ impl TcpInfo {
     }
 }
 
-/// Returns the number of closing segments by the states of net/tcp_states.h.
+/// Returns the number of closing segments for a state of net/tcp_states.h.
 fn closing_segments(state: u8) -> u8 {
     const ESTABLISHED: u8 = 1;
     const FIN_WAIT1: u8 = 4;

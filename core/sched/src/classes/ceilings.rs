@@ -17,7 +17,7 @@ struct Ceiling {
     rate: Rate,
     /// The time at which the bytes sent so far would be complete at the class's maximum rate.
     sent_at: Nanos,
-    /// How late the class was last released.
+    /// The lateness of the class's last release.
     late: Nanos,
 }
 

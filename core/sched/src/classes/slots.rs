@@ -398,8 +398,8 @@ mod tests {
         assert_eq!(slots.depart(4), Some(Turn::Run(6)));
     }
 
-    /// "All the requests would execute … Subsequently, suppose three requests of type A arrive: two of them will execute. The third one executes
-    /// if the policy is preemptive, otherwise it blocks."
+    /// "All the requests would execute … Subsequently, suppose three requests of type A arrive: two of them will
+    /// execute. The third one executes if the policy is preemptive, otherwise it blocks."
     #[test]
     fn work_conserving_all_run_and_the_third_of_a_blocks() {
         let (mut slots, last) = example(Sharing::Any);

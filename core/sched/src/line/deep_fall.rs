@@ -15,8 +15,8 @@ use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
 use super::{BUSY_PERMILLE, CUTS_MAX, Change, Estimator, Signal, Trial};
 
-/// How long a queue has to stand. With a longer time, a fall is noticed later; with a shorter one, a pause of the line
-/// is mistaken for a fall.
+/// The time for which a queue has to stand. With a longer time, a fall is noticed later; with a shorter one, a pause of
+/// the line is mistaken for a fall.
 const STANDS_FOR: Nanos = Nanos::from_millis(1000);
 /// The maximum time on a line so slow that its rate is not measurable in `STANDS_FOR`.
 const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);

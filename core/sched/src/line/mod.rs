@@ -106,7 +106,7 @@ const DRAIN_MAX: Nanos = Nanos::from_secs(4);
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
 /// The maximum number of consecutive cuts that leave a queue unchanged; after them, the queue is not ours.
 const CUTS_MAX: u32 = 3;
-/// How long a queue that is not ours is left alone, at first; doubled each time.
+/// The first period for which a queue that is not ours is left alone; doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
 /// The maximum time in which light losses must return for the clients' paths to be the cause.

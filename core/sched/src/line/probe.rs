@@ -12,7 +12,7 @@ use units::Nanos;
 use super::history::Interval;
 use super::{BUSY_PERMILLE, Change, DRAIN_MAX, DRAIN_UNSEEN, Estimator, MARGIN_PERMILLE, Phase, Rate};
 
-/// How long the line must be full before a search that began midway probes it.
+/// The time for which the line must be full before a search that began midway probes it.
 const MIDWAY_FOR: Nanos = Nanos::from_millis(400);
 /// The period after the start of the search in which an interval without a waiting response does not prove that the
 /// line was not full: some connections have not been looked at yet.

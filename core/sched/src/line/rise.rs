@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-/// How long the pace stays constant after a cut; doubled if the next cut finds the same rate.
+/// The time for which the pace stays constant after a cut; doubled if the next cut finds the same rate.
 const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
 /// After that, the interval between rises, and the size of a step: first and largest, doubling in between. Large steps

@@ -8,7 +8,7 @@ const LATE_PARTS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// How far ahead of the link the sender hands down bytes; this makes a queue of that length.
+    /// The lead with which the sender hands down bytes, as link time. It makes a queue of that length.
     pub ahead: Nanos,
     /// The total time in which the link idled because the sender ran late.
     pub lost: Nanos,

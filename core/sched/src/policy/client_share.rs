@@ -25,11 +25,13 @@
 //! who uses ten addresses at a time, each time different ones, is not detected.
 //!
 //! It follows that:
-//! - A client is never more than `2 A` ahead, plus a grant, or plus n / 10 grants if n > 10 clients of its network wait: the
+//! - A client is never more than `2 A` ahead, plus a grant, or plus n / 10 grants if n > 10 clients of its network
+//!   wait: the
 //!   clock keeps up with the client that is served.
 //!   The bytes for which a client is held back are therefore bounded, and forgiven at the clock's pace. No client is
 //!   ever behind: an idle client earns no credit beyond its allowance.
-//! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, unless other clients
+//! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, unless other
+//!   clients
 //!   come: each newcomer has an allowance.
 //! - Only bytes count. Splitting a response into requests or connections does not change the account.
 //!

@@ -9,9 +9,8 @@
 //! use sched::{Arrival, Scheduler, Size, policy};
 //! use units::Nanos;
 //!
-//! let mut routes = Routes::new();
-//! let key = routes.enter(&Route { site: b"shop", method: b"GET", path: b"/items/17", status: 200, ..Route::default() });
-//! for bytes in 2000..2100 {
+//! let mut routes = Routes::new(); let key = routes.enter(&Route { site: b"shop", method: b"GET", path: b"/items/17",
+//! status: 200, ..Route::default() }); for bytes in 2000..2100 {
 //!     routes.note(key, bytes);
 //! }
 //! let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Default::default());
@@ -58,7 +57,7 @@ const USES_MAX: u8 = 7;
 /// The number of parts into which a distribution is divided to count true sizes.
 pub const DECILES: usize = 10;
 
-/// Where true sizes fell in the distributions predicted for them.
+/// The positions of true sizes in the distributions predicted for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calibration {
     /// The number of sizes in each tenth of the distribution; the numbers are equal if predictions are right. If the

@@ -1,4 +1,5 @@
-//! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from this table.
+//! The keys of `weir.toml` as data. The reference, the schema for editors and the check for unknown keys are made from
+//! this table.
 
 mod access;
 mod acme;

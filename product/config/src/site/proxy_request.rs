@@ -1,4 +1,4 @@
-//! How a proxy changes and limits requests before it passes them on.
+//! The changes and limits that a proxy applies to requests before it passes them on.
 
 use crate::pattern::Pattern;
 use crate::place::quoted;

@@ -1,8 +1,9 @@
 //! Attaching and detaching.
 //!
-//! The order of the steps makes a kill harmless. The program is attached first, with settings that record that a tree
-//! will be made; the tree is made second. Detaching reverses the order. The program identifies any remaining parts, and
-//! the next attach or detach completes the work. Until the tree exists, the marks on the packets have no effect.
+//! The steps are ordered so that a kill does no harm. The program is attached first, with settings that record that a
+//! tree will be made; the tree is made second. Detaching reverses the order. The program identifies any remaining
+//! parts, and the next attach or detach completes the work. Until the tree exists, the marks on the packets have no
+//! effect.
 
 use sched::policy::ClientShareSpec;
 use units::Rate;
@@ -52,7 +53,7 @@ pub fn preview(interface: &Interface, wanted: &Classify) -> Result<Preview, Erro
     interface.explain(preview())
 }
 
-/// Returns true if everything is as [`attach`] would make it, so that it would change nothing.
+/// Returns true if everything is already as [`attach`] would make it.
 pub fn is_in_place(interface: &Interface, wanted: &Classify) -> Result<bool, Error> {
     let is_in_place = || {
         let (site, plan, settings) = inspect(interface, wanted)?;
@@ -125,8 +126,8 @@ fn take_away(interface: &Interface) -> Result<bool, Error> {
     Ok(was_attached || is_put_back)
 }
 
-/// Removes the tree if attaching made it, and restores the previous state of the interface; the tree of `weir uplink
-/// up` stays. Returns true if the tree had already gone, and something was left to restore.
+/// Removes the tree if attaching made it, and restores the previous state of the interface. The tree of `weir uplink
+/// up` stays. Returns true if the tree was already gone and something else was restored.
 fn take_tree_away(interface: &Interface, is_ours: bool, before: Before) -> Result<bool, Error> {
     match tree::find(interface) {
         // If another qdisc has taken the tree's place since, it stays.
@@ -140,12 +141,12 @@ fn take_tree_away(interface: &Interface, is_ours: bool, before: Before) -> Resul
     Ok(false)
 }
 
-/// The state that a detach cannot restore, since its records in /run/weir are lost.
+/// The state that a detach cannot restore because its records in /run/weir are lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unrecorded(Before);
 
 impl Unrecorded {
-    /// Reads this state before a detach.
+    /// Reads that state before a detach.
     pub fn of(interface: &Interface) -> Result<Unrecorded, Error> {
         let settings = super::find(interface)?.and_then(|attached| attached.settings);
         settings.map_or(Ok(Unrecorded::default()), |settings| settings.before.unrecorded(interface).map(Unrecorded))
@@ -168,13 +169,13 @@ impl Unrecorded {
     }
 }
 
-/// Returns the number of bands for responses that are for clients above their share. With more than one, a crawler kept
-/// 7 of 10 Mbit/s in competition with a download (docs/notebook/clients.md).
+/// Returns the number of bands for clients above their share. With more than one, a crawler that competed with a
+/// download kept 7 of 10 Mbit/s (docs/notebook/clients.md).
 fn bands_behind(bands: u8) -> u8 {
     u8::from(bands > 1)
 }
 
-/// The divisor of a followed rate that gives the maximum difference at which another rate is near it.
+/// The divisor of a followed rate that gives the maximum difference from a rate that still counts as near.
 const NEAR_PARTS: u64 = 4;
 
 /// The state of an interface before an attach.
@@ -225,7 +226,7 @@ impl<'a> Site<'a> {
         Ok(Site { interface, place, filters, earlier, record: record::read(interface), tree: tree::find(interface) })
     }
 
-    /// Returns the tree that will be there after attaching.
+    /// Returns the tree that attaching will leave in place.
     fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
         let plan = self.plan_of_rate(wanted)?;
         if !wanted.classes.all.is_empty() && !self.has_made_tree() && matches!(self.tree, Ok(Some(_))) {
@@ -311,15 +312,15 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// Returns the state that a tree made by attaching replaces. If there was an earlier attach, it is the state that
-    /// this one found.
+    /// Returns the state that attaching's tree replaces. If there was an earlier attach, it is the state that the
+    /// earlier attach found.
     fn before(&self) -> Result<Before, Error> {
         let earlier = self.earlier.as_ref().map(|(_, settings)| settings.before).unwrap_or_default();
         if earlier == Before::default() { Before::of(self.interface) } else { Ok(earlier) }
     }
 
-    /// Returns the sharing of the link. It stays the same while a followed rate is near it, because another sharing
-    /// would load the program anew.
+    /// Returns the sharing of the link. It does not change while a followed rate stays near it, because a new sharing
+    /// would require reloading the program.
     fn share(&self, wanted: &Classify, clients: Clients, plan: &Plan, cuts: usize, bands: u8) -> Option<Share> {
         let share = Share::of(clients, plan.rate, cuts, bands)?;
         let earlier = self.earlier.as_ref().filter(|_| wanted.is_followed).and_then(|(_, settings)| settings.share);
@@ -350,7 +351,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Removes the clsact that an earlier attach made if TCX now replaces it, unless other filters use it.
+    /// Removes the clsact that an earlier attach made, if TCX is used instead now and no other filters use the clsact.
     fn remove_clsact(&self) -> Result<(), Error> {
         let is_unused = self.filters.has_clsact && !self.filters.has_others;
         match self.place == Hook::Tcx && self.has_made_clsact() && is_unused {

@@ -1,8 +1,8 @@
-//! Classes of responses: the packets that belong to each, in the operator's form and in the program's.
+//! Classes of responses, in the operator's form and in the program's: which packets belong to each.
 //!
 //! A rule matches a packet that meets all its conditions. The first rule that matches decides; if none does, the packet
-//! is of the first class, the default. The settings in the kernel hold the rules in the form in which the program
-//! compares them, and as text the parts that can be read back from it.
+//! belongs to the first class, the default. The settings in the kernel hold the rules in the form in which the program
+//! compares them. They also hold the operator's form as text, so that it can be read back.
 
 use std::fs;
 use std::io;
@@ -30,14 +30,14 @@ pub struct Class {
     pub share: ClassShare,
 }
 
-/// The conditions that a packet of a class meets, at least one.
+/// The conditions for packets of a class, at least one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The index of the class.
     pub class: usize,
     /// The local port as clients see it.
     pub port: Option<u16>,
-    /// The client's network: its first address and its length.
+    /// The client's network: its first address and the length of its prefix.
     pub network: Option<(IpAddr, u8)>,
     pub dscp: Option<u8>,
     /// The packet's mark, set by `SO_MARK` or nftables.
@@ -45,11 +45,11 @@ pub struct Rule {
     pub cgroup: Option<Cgroup>,
 }
 
-/// A group of processes, with all groups below it, by its path below the root of version 2.
+/// A control group, including all groups below it, by its path below the root of the version 2 hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     pub path: String,
-    /// The kernel's number of the group; 0 if the group does not exist, and then no packet matches.
+    /// The kernel's number of the group. It is 0 if the group does not exist, and then no packet matches.
     pub id: u64,
 }
 
@@ -63,14 +63,14 @@ impl Cgroup {
         self.id != 0
     }
 
-    /// The number of groups above it.
+    /// The number of groups above this one.
     fn level(&self) -> u8 {
         self.path.split('/').filter(|part| !part.is_empty()).count().min(u8::MAX.into()) as u8
     }
 }
 
-/// Returns the folder of the groups of version 2. Fails inside a namespace of groups, which does not show the number of
-/// groups above it.
+/// Returns the folder of the version 2 hierarchy. Fails inside a cgroup namespace, which hides the number of groups
+/// above it.
 pub fn cgroup_root() -> Result<PathBuf, Error> {
     let is_root =
         |folder: &&Path| folder.join("cgroup.procs").exists() && folder.join("cgroup.subtree_control").exists();
@@ -112,7 +112,7 @@ impl Rule {
         has.into_iter().filter(|(is_there, _)| *is_there).map(|(_, bit)| bit).sum()
     }
 
-    /// Returns true if each packet that meets the other rule's conditions also meets the conditions of this rule.
+    /// Returns true if each packet that meets the other rule's conditions also meets this rule's.
     pub fn covers(&self, other: &Rule) -> bool {
         fn has<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
             one.is_none() || one == other
@@ -205,7 +205,7 @@ impl Classes {
         self.all.iter().map(|class| class.share).collect()
     }
 
-    /// Returns the classes with the present numbers of their groups of processes.
+    /// Returns the classes with the current numbers of their control groups.
     pub fn resolved(&self) -> Classes {
         let mut found = self.clone();
         for cgroup in found.rules.iter_mut().filter_map(|rule| rule.cgroup.as_mut()) {

@@ -1,4 +1,4 @@
-//! The program's counters, and cut points from the response sizes it saw.
+//! The program's counters, and cut points learned from the response sizes that it has seen.
 
 use super::program::{COUNTERS_MAP, Program, SIZES_MAP};
 use crate::Error;
@@ -19,21 +19,21 @@ pub struct Counters {
     /// Counters by band of the tree.
     pub bands: Vec<BandCounters>,
     pub responses: u64,
-    /// The responses whose size was read from their head.
+    /// Responses whose size was found in their head.
     pub sizes_read: u64,
-    /// The responses ranked by the bytes sent, because their head gave no plausible size.
+    /// Responses ranked by the bytes sent, because their head had no plausible size.
     pub sizes_unknown: u64,
-    /// The number of times that a connection moved to a better band.
+    /// Moves of a connection to a better band.
     pub promotions: u64,
-    /// The packets kept in their connection's worse band because of packets queued there.
+    /// Packets kept in their connection's worse band because earlier packets were still queued there.
     pub held_back: u64,
-    /// The packets of connections and flows for which the kernel had no memory.
+    /// Packets of connections and flows that the kernel had no memory to track.
     pub no_storage: u64,
-    /// The data packets ordered by their flow, because they have no TCP socket here.
+    /// Data packets ordered by their flow, because their TCP socket is not on this host.
     pub by_flow: u64,
-    /// The packets of clients that were ahead of their share of the link by more than the allowance.
+    /// Packets of clients that were ahead of their share of the link by more than the allowance.
     pub behind: u64,
-    /// Packets of `by_flow` that arrived over an interface: from a container, a router or a bridge.
+    /// Packets counted in `by_flow` that arrived over an interface: from a container, a router or a bridge.
     pub forwarded: u64,
 }
 

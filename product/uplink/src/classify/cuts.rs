@@ -17,7 +17,7 @@ const MICROSECONDS: (f64, f64) = (10_000.0, 2_560_000.0);
 pub enum Cuts {
     /// Default cut points, suitable for any site.
     Usual,
-    /// Given cut points in increasing order; in bytes, or in microseconds for `srrt`.
+    /// The given cut points, in increasing order; in bytes, or in microseconds for `srrt`.
     Given(Vec<u64>),
     /// Cut points learned from the sizes that an attached classifier has seen. They are optimal by formula, except for
     /// `las`, which the formula does not cover and which uses the rule of thumb.

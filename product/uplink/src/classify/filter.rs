@@ -2,9 +2,9 @@
 //!
 //! If the kernel has TCX, our program is the first there (tcx.rs). Otherwise it is a filter at the egress of the
 //! interface's `clsact`, next to other programs' filters. Both persist when the process that attached them ends, and
-//! disappear with the interface. Ours is recognised by its program name, and as a filter also by its position. It lets
-//! later filters run; a filter before it that ends the search (as `tc` filters with action `ok` do) keeps packets from
-//! it.
+//! disappear with the interface. Our program is recognised by its name and, if it is a filter, also by its position. It
+//! lets later filters run. A filter before it that ends the search (as `tc` filters with action `ok` do) hides packets
+//! from it.
 
 use std::io;
 
@@ -14,17 +14,18 @@ use crate::netlink::{Socket, attribute, u32_at};
 use crate::tc::{RTM_DELQDISC, RTM_GETQDISC, TCA_KIND, TCA_OPTIONS, TCM_BYTES, kind_and_options, tcm};
 use crate::{Error, Interface};
 
-/// The program names in the kernel: of the classifier, and of the program that sees the packets of clients.
+/// The kernel name of the classifier. The next constant names the program that sees packets from clients.
 pub const NAME: &str = "weir_classify";
 pub const NAME_ARRIVING: &str = "weir_clients_in";
-/// The name of a trial's program that sees packets leave; it changes packets only in time slices without the order.
+/// The name of a trial's program for outgoing packets. It changes packets only in time slices without the order.
 pub const NAME_TRIED: &str = "weir_trial_out";
-/// Our priority among the filters, "WE" again: before the filters that `tc` numbers by itself (from 49152 down).
+/// Our priority among the filters: "WE" again. It comes before the filters that `tc` numbers by itself (from 49152
+/// down).
 pub const PRIORITY: u32 = 0x5745;
 pub const HANDLE: u32 = 1;
 
 const RTM_GETTFILTER: u16 = 46;
-/// TC_H_CLSACT, and its two sides as parents of filters.
+/// TC_H_CLSACT, followed by its two sides as parents of filters.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
@@ -42,22 +43,23 @@ pub struct Filters {
     /// The numbers of our programs, in the order in which they run: more than one if an attach was interrupted.
     pub at_tcx: Vec<u32>,
     pub at_clsact: Option<u32>,
-    /// The numbers of our programs that see packets arrive, only at TCX.
+    /// The numbers of our programs for incoming packets; only at TCX.
     pub arriving: Vec<u32>,
     /// True if there is a filter that is not ours.
     pub has_others: bool,
     /// True if another program's filter has our position.
     pub is_taken: bool,
-    /// Other programs' egress filters, by kind and priority: before our filter, then after it.
+    /// Egress filters of other programs, by kind and priority: those before our filter. The next field has those after
+    /// it.
     pub before: Vec<String>,
     pub after: Vec<String>,
-    /// The other programs at TCX: before ours, then after it.
+    /// Other programs at TCX: those before ours. The next field has those after it.
     pub tcx_before: Vec<u32>,
     pub tcx_after: Vec<u32>,
 }
 
 impl Filters {
-    /// Returns the number of our program that sees a packet first.
+    /// Returns the number of the first of our programs to see a packet.
     pub fn ours(&self) -> Option<u32> {
         self.at_tcx.first().copied().or(self.at_clsact)
     }
@@ -138,7 +140,7 @@ fn our_program(reply: &[u8]) -> Option<u32> {
     is_ours.then(|| attribute(options, TCA_BPF_ID).and_then(|id| u32_at(id, 0))).flatten()
 }
 
-/// Returns the interfaces, by number, that have a `clsact`, or an `ingress` in its place.
+/// Returns the interfaces that have a `clsact`, or an `ingress` in its place.
 pub fn beside_root(netlink: &mut Socket) -> io::Result<Vec<(u32, String)>> {
     let mut found = Vec::new();
     netlink.dump(RTM_GETQDISC, &tcm(0, 0, 0), |reply| {

@@ -1,6 +1,6 @@
-//! The forwarded TCP flows of an interface, as the classifier sees them pass (see bpf/path.h): containers behind a
-//! bridge, masquerade or DNAT, and other hosts, whose sockets are not in this host's list.
-//! The table is mapped, so that reading it needs no system call, and reads little of an idle flow.
+//! The forwarded TCP flows of an interface, as seen by the classifier (bpf/path.h): from containers behind a bridge,
+//! masquerading or DNAT, and from other hosts. Their sockets are not in this host's list. The table is memory-mapped,
+//! so that reading it needs no system call and touches little of an idle flow.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,18 +14,19 @@ use super::{Attached, find};
 use crate::constants::{PATH_BYTES, PATHS_COUNT};
 use crate::{Connection, Error, Interface, TcpInfo};
 
-/// The time for which a flow is listed after its last packet in either direction, and the longer time for a flow with
-/// something outstanding. After it the flow has left its place in the table (`PATH_IDLE_NS`, `PATH_GONE_NS`).
+/// The time for which a flow is listed after its last packet in either direction. The next constant is the longer time
+/// for a flow with unacknowledged data. After that time, the flow's place in the table is free (`PATH_IDLE_NS`,
+/// `PATH_GONE_NS`).
 const LISTED_FOR: Nanos = Nanos::from_millis(1500);
 const OUTSTANDING_FOR: Nanos = Nanos::from_millis(8500);
-/// The time for which a flow without an acknowledgement is listed, if other flows have some.
+/// The time for which a flow without acknowledgements is listed if other flows have some.
 const UNACKED_FOR: Nanos = Nanos::from_secs(3);
-/// The time, in addition to its own length, for which a round trip counts as present: the delay of a late
-/// acknowledgement and more.
+/// The time, in addition to its own length, for which a round trip counts as current. It covers a delayed
+/// acknowledgement.
 const FRESH_FOR: Nanos = Nanos::from_millis(50);
-/// The number of segments in flight from which a flow has more to send than its windows allow.
+/// The number of segments in flight from which a flow is assumed to have more to send than its windows allow.
 const LONG_SEGMENTS: u64 = 8;
-/// The value in place of the payload of a full segment before one was seen.
+/// The payload assumed for a full segment until one is seen.
 const SEGMENT_BYTES_MIN: u32 = 536;
 
 /// `struct path` of bpf/path.h.
@@ -60,11 +61,11 @@ const _: () = assert!(size_of::<Path>() == PATH_BYTES);
 #[derive(Debug)]
 pub struct ForwardedWatch {
     table: Mapping<Path>,
-    /// The bytes that the classifier has put into the bands of responses.
+    /// The bytes that the classifier has put into the response bands.
     put_bytes: Mapping<u64>,
 }
 
-/// An array of the kernel, which BPF programs change at any time.
+/// A kernel array that BPF programs may change at any time.
 #[derive(Debug)]
 struct Mapping<T> {
     first: ptr::NonNull<T>,
@@ -84,13 +85,14 @@ impl ForwardedWatch {
         Ok(Some(ForwardedWatch { table, put_bytes }))
     }
 
-    /// Returns the bytes that the classifier has put into the bands of responses, as they count them.
+    /// Returns the bytes that the classifier has put into the response bands, as the bands count them.
     pub fn put_bytes(&self) -> u64 {
         // SAFETY: there is one entry, of eight bytes, at an aligned address; any bytes are a number.
         unsafe { self.put_bytes.first.as_ptr().read_volatile() }
     }
 
-    /// Passes on the flows that recently sent or were acknowledged, if their acknowledgements pass here.
+    /// Passes each flow that has recently sent data or had data acknowledged to `each`, if its acknowledgements pass
+    /// this host.
     pub fn read(&self, mut each: impl FnMut(Connection)) {
         let now = now();
         let (mut unacked, mut sees_acknowledgements) = (Vec::new(), false);
@@ -150,13 +152,13 @@ impl<T> Drop for Mapping<T> {
 }
 
 impl Path {
-    /// Returns the time at which the flow began: its number is that instant, except for the bits of its place and the
-    /// highest.
+    /// Returns the time at which the flow began. Its number is that instant, except for the highest bit and the bits of
+    /// its place.
     fn began(&self) -> Nanos {
         Nanos(self.number & !(1 << 63) & !(PATHS_COUNT as u64 - 1))
     }
 
-    /// Returns the flow in the form in which the kernel would describe its sender.
+    /// Converts the flow to the form in which the kernel describes a sending connection.
     fn connection(&self, now: Nanos) -> Connection {
         let segment_bytes = u32::from(self.segment_bytes).max(SEGMENT_BYTES_MIN);
         let sent_once = self.sent_bytes.saturating_sub(self.again_bytes);

@@ -6,7 +6,7 @@ use crate::{Error, Interface};
 /// The prefix of the file names.
 const KIND: &str = "gain";
 
-/// Keeps one line of text in place of the one before.
+/// Stores one line of text, replacing the previous line.
 pub fn keep_gain(interface: &Interface, text: &str) -> Result<(), Error> {
     let write = || leftovers::write(&leftovers::path(KIND, interface)?, interface, text);
     write().map_err(|error| leftovers::unusable(KIND, interface, error))

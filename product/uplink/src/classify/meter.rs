@@ -1,8 +1,8 @@
-//! The times of responses behind an attached classifier, with its order and without it (see bpf/trial.bpf.c).
+//! Measures the times of responses behind an attached classifier, with and without its order (see bpf/trial.bpf.c).
 //!
-//! This process holds everything: if it ends in any way, the kernel removes the programs, and the order is back.
+//! Only this process keeps the programs loaded: if it ends in any way, the kernel removes them and the order is back.
 //! Without the order, all packets bypass the bands and leave immediately, so they wait in the same queue as before the
-//! attach. The tree stays as it is, so no packet is lost at a switch; packets that wait in the bands leave after the
+//! attach. The tree stays unchanged, so no packet is lost at a switch; packets that wait in the bands leave after the
 //! first packets that bypass them.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,7 +32,8 @@ const SEEN: u8 = 1;
 /// A completed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
-    /// The arrival of the request on the kernel's monotonic clock, and the arrival of the last acknowledgement.
+    /// The arrival of the request, on the kernel's monotonic clock. The next field is the arrival of the last
+    /// acknowledgement.
     pub begun: Nanos,
     pub ended: Nanos,
     pub bytes: u64,
@@ -41,13 +42,13 @@ pub struct Response {
 /// The responses that could not be measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// The number of responses without an end.
+    /// Responses that did not end.
     pub unfinished: u64,
-    /// The number of responses that were not read in time.
+    /// Responses that were not read in time.
     pub lost: u64,
 }
 
-/// The programs of a trial, which are removed when this is dropped.
+/// The programs of a trial. Dropping the meter removes them.
 pub struct Meter {
     object: Object,
     doing: String,
@@ -86,7 +87,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Turns the order on or off, and returns the instant.
+    /// Turns the order on or off, and returns the time of the switch.
     pub fn turn(&self, is_ordered: bool) -> Result<Nanos, Error> {
         let words = [u32::from(is_ordered), PAST_BANDS];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -94,12 +95,12 @@ impl Meter {
         Ok(now())
     }
 
-    /// Returns the bytes of the ports' connections that clients have acknowledged since the start.
+    /// Returns the bytes that clients have acknowledged since the start, on connections of these ports.
     pub fn acked_bytes(&self) -> Result<u64, Error> {
         Ok(self.counts()?[2])
     }
 
-    /// Passes the responses that ended since the last call to `take`.
+    /// Passes each response that has ended since the last call to `take`.
     pub fn read(&self, mut take: impl FnMut(Response)) -> Result<(), Error> {
         let ended = self.map(ENDED_MAP)?;
         let mut read = || {
@@ -116,8 +117,8 @@ impl Meter {
         read().map_err(|error| self.failure(error))
     }
 
-    /// Passes to `take` the completed responses after which nothing has followed on their connections, and returns the
-    /// responses that were missed.
+    /// Passes to `take` each complete response that was the last on its connection, and returns the responses that were
+    /// missed.
     pub fn finish(self, mut take: impl FnMut(Response)) -> Result<Missed, Error> {
         self.read(&mut take)?;
         let (meters, [unfinished, lost, _]) = (self.map(METERS_MAP)?, self.counts()?);
@@ -134,7 +135,7 @@ impl Meter {
         Ok(missed)
     }
 
-    /// Returns the kernel's information about the programs for packets that leave and for packets that arrive.
+    /// Returns the kernel's information about the programs for outgoing and incoming packets.
     pub fn facts(&self) -> Result<[Facts; 2], Error> {
         let facts = [OUT, IN].map(|name| {
             let program = self.object.progs().find(|program| program.name() == name);
@@ -161,7 +162,7 @@ impl Meter {
     }
 }
 
-/// Returns true if a trial runs at this interface.
+/// Returns true if a trial is running at this interface.
 pub fn is_tried(interface: &Interface) -> Result<bool, Error> {
     let doing = format!("looking for a trial at {}", interface.name);
     let programs = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
@@ -173,7 +174,7 @@ pub fn is_tried(interface: &Interface) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Returns the present instant on the clock of the programs.
+/// Returns the current time on the programs' clock.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
@@ -190,8 +191,8 @@ fn load(settings: &[u8]) -> Result<Object, libbpf_rs::Error> {
     object.load()
 }
 
-/// Returns the last response of a connection, with 0 for an unknown end; `None` if it was passed on already. Reads
-/// `struct meter` of bpf/trial.h, as its `end_of` does.
+/// Parses the last response of a connection; `None` if it was passed on already. Its end is 0 if unknown. Reads `struct
+/// meter` of bpf/trial.h, like `end_of` there.
 fn of_meter(bytes: &[u8]) -> Option<Response> {
     let (sent, next_seq, acked) = (u64_at(bytes, 0)?, u32_at(bytes, 16)?, u32_at(bytes, 24)?);
     let (seen, sees_client) = (*bytes.get(33)?, *bytes.get(34)? != 0);

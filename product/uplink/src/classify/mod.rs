@@ -1,5 +1,5 @@
 //! The classifier that `weir attach` puts at an interface's egress: a tc program that marks every packet of a TCP
-//! server with its urgency, so that a server without support for Weir has its responses ordered by size.
+//! server with its urgency, so that the responses of any server can be ordered by size.
 //!
 //! It reads the start and length of each response from the packets themselves (see bpf/classify.bpf.c). It needs no
 //! process: it stays attached until it is detached or its interface disappears, and its whole state is read back from
@@ -47,26 +47,26 @@ pub use settings::{CUTS_MAX, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
-/// The wanted classifier at an interface.
+/// The settings of the classifier to attach at an interface.
 #[derive(Debug, Clone)]
 pub struct Classify {
     /// The ports that the servers listen on.
     pub ports: Vec<u16>,
-    /// Whether packets to the ports are ordered too, such as uploads of hosts behind this one.
+    /// True if packets to the ports are ordered too, such as uploads from hosts behind this one.
     pub has_uploads: bool,
     pub policy: Policy,
     pub cuts: Cuts,
-    /// The uplink's rate; required if there is no tree yet.
+    /// The uplink's rate. Required if there is no tree yet.
     pub rate: Option<Rate>,
-    /// Whether the rate is followed: the clients' share of the link may then be based on a rate that differs by a
+    /// True if the rate is followed. The clients' share of the link may then be based on a rate that differs by up to a
     /// quarter.
     pub is_followed: bool,
-    /// The bytes that the line adds to each packet; `None` keeps the number that the bands count.
+    /// The bytes that the line adds to each packet; `None` keeps the bands' present setting.
     pub overhead: Option<Overhead>,
-    /// The sharing of the link between clients, if they share it.
+    /// The sharing of the link between clients; `None` disables it.
     pub clients: Option<Clients>,
     pub classes: Classes,
-    /// Whether to replace a queueing discipline that is not ours.
+    /// True to replace a queueing discipline that is not ours.
     pub replace: bool,
 }
 
@@ -85,14 +85,15 @@ pub struct Clients {
 pub struct Attached {
     pub interface: Interface,
     pub place: Hook,
-    /// `None` if another version of weir attached it.
+    /// The settings; `None` if another version of weir attached the classifier.
     pub settings: Option<Settings>,
     pub facts: Facts,
     pub counters: Counters,
 }
 
 impl Attached {
-    /// Returns the parts that the classifier needs and that were removed since, with the remedy.
+    /// Names the parts that the classifier needs and that have been removed since, with the remedy; `None` if nothing
+    /// is missing.
     pub fn missing(&self) -> Option<String> {
         record::missing(self)
     }
@@ -148,7 +149,7 @@ pub fn list() -> Result<Vec<Attached>, Error> {
     Ok(found)
 }
 
-/// Returns the numbers of all programs at TCX of this interface, which the kernel reports to nobody when they change.
+/// Returns the numbers of all programs at TCX of this interface. The kernel does not report changes to them.
 pub fn numbers(interface: &Interface) -> Result<Vec<u32>, Error> {
     let doing = format!("looking for TCX at {}", interface.name);
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The program in the kernel: it is loaded with its settings, attached, and its maps are found again by its number.
+//! The program in the kernel: loads it with its settings, attaches it, and finds its maps again by its number.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use crate::{Error, Interface};
 
 /// The object file of the program; empty if there was no clang at build time.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify.bpf.o"));
-/// The program for a kernel without JIT, where it cannot call the kernel function that reveals queues.
+/// The program for a kernel without JIT. There it cannot call the kernel function that detects empty queues.
 static OBJECT_INTERPRETED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classify-interpreted.bpf.o"));
-/// The oldest kernel with all required helpers: bpf_loop is from 5.17. An empty queue of a connection is only detected
-/// from 6.2 on (bpf_cast_to_kern_ctx); before that, a connection gets a better band only when nothing is
-/// unacknowledged.
+/// The oldest kernel with all required helpers: bpf_loop is from 5.17. The empty queue of a connection is detected only
+/// since 6.2 (bpf_cast_to_kern_ctx); before that, a connection moves to a better band only when it has no
+/// unacknowledged data.
 const LINUX_MIN: &str = "5.17";
 /// The name ".rodata.settings" as the kernel truncates it (BPF_OBJ_NAME_LEN).
 pub const SETTINGS_MAP: &str = ".rodata.setting";
@@ -29,17 +29,17 @@ pub const PATHS_MAP: &str = "weir_paths";
 const HANDSHAKES_MAP: &str = "weir_handshakes";
 pub const PUT_MAP: &str = ".data.weir_put";
 const MAPS_MAX: usize = 16;
-/// A number of open files that is enough for any command.
+/// The number of open files that is enough for every command.
 const FILES: u32 = 1024;
 const OPENING: &str = "opening the classifier";
-/// The privilege for opening programs by number, which is how they are found again; loading programs does not require
+/// The privilege for opening programs by number, which is needed to find them again. Loading programs does not require
 /// it.
 const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (in addition to CAP_BPF and CAP_PERFMON)";
 
 /// The program of an interface, in the kernel.
 pub struct Program {
     fd: OwnedFd,
-    /// The program that sees the packets of clients; `None` if this program was opened by its number.
+    /// The program for packets from clients; `None` if this program was opened by its number.
     arriving: Option<OwnedFd>,
     maps: Vec<(String, MapHandle)>,
     pub facts: Facts,
@@ -53,13 +53,13 @@ pub struct Facts {
     pub instructions: u32,
     /// Instructions that the verifier processed.
     pub verified_instructions: u32,
-    /// Counted only while the sysctl kernel.bpf_stats_enabled is 1.
+    /// The number of runs. The kernel counts them only while the sysctl kernel.bpf_stats_enabled is 1.
     pub runs: u64,
     pub run_time_ns: u64,
 }
 
 impl Program {
-    /// Loads the program. The state of connections and the sizes seen are kept from `earlier`.
+    /// Loads the program. The state of connections and the sizes seen so far are taken over from `earlier`.
     pub fn load(settings: &[u8], earlier: Option<&Program>) -> Result<Program, Error> {
         if OBJECT.is_empty() {
             return Err(Error::missing(
@@ -99,8 +99,8 @@ impl Program {
     }
 
     /// Attaches the program to the interface's egress, replacing an earlier one of ours. If the kernel has TCX, it
-    /// becomes the first program there, together with the program that sees the packets of clients. Otherwise it goes
-    /// into the clsact, which is made if there is none.
+    /// becomes the first program there, together with the program for packets from clients. Otherwise it becomes a
+    /// filter of the clsact, which is created if necessary.
     pub fn attach(&self, interface: &Interface) -> Result<(), Error> {
         let doing = format!("hanging the classifier at {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
@@ -124,7 +124,7 @@ impl Program {
         Ok(())
     }
 
-    /// Detaches all our programs from the interface, and last the one by which the others are found.
+    /// Detaches all our programs from the interface. The program by which the others are found is detached last.
     pub fn detach(&self, interface: &Interface) -> Result<(), Error> {
         detach_arriving(interface, None)?;
         self.detach_but(interface, None)
@@ -195,7 +195,7 @@ fn refused(error: libbpf_rs::Error) -> Error {
     }
 }
 
-/// Detaches our programs that see packets arrive, except this one if it is given.
+/// Detaches our programs for incoming packets, except `kept` if it is given.
 pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
     let doing = format!("taking the classifier from {}", interface.name);
     for id in filter::look(interface)?.arriving.into_iter().filter(|id| Some(*id) != kept) {
@@ -205,13 +205,12 @@ pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), E
     Ok(())
 }
 
-/// The maximum number of tries to load programs, and the time between two.
+/// The maximum number of attempts to load programs. The next constant is the pause between two attempts.
 const LOADS_MAX: usize = 5;
 const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Loads the programs of an object file into the kernel: the classifier, and the program that sees the packets of
-/// clients. The kernel gives up a verification while a signal is pending (EAGAIN); libbpf then tries five times without
-/// a pause.
+/// Loads the programs of an object file into the kernel: the classifier, and the program for packets from clients. The
+/// kernel aborts a verification while a signal is pending (EAGAIN); libbpf then retries five times without a pause.
 fn load_object(
     object: &[u8],
     settings: &[u8],
@@ -281,14 +280,14 @@ pub fn unlisted(doing: &str, error: std::io::Error) -> Error {
     }
 }
 
-/// Returns true with CAP_SYS_ADMIN, which root may lack. The verifier's refusal and a missing privilege have the same error
-/// number.
+/// Returns true if the process has CAP_SYS_ADMIN, which even root may lack. The kernel reports the same error number
+/// for a rejection by the verifier and for a missing privilege.
 fn is_privileged() -> bool {
     let held = rustix::thread::capabilities(None);
     held.is_ok_and(|held| held.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN))
 }
 
-/// Returns true if the program with this number has this name; false if it has since disappeared.
+/// Returns true if the program with this number has this name; false if the program no longer exists.
 pub fn has_name(id: u32, name: &str) -> Result<bool, Error> {
     let program = match libbpf_rs::Program::fd_from_id(id) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

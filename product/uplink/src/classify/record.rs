@@ -1,5 +1,5 @@
 //! Records in /run/weir of the parts that an attach made at an interface. The settings in the kernel record them too,
-//! but they disappear with the clsact, and an empty clsact does not show who made it.
+//! but disappear with the clsact, and an empty clsact does not show who created it.
 
 use std::fs;
 
@@ -13,8 +13,8 @@ const KIND: &str = "attached";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
     pub tree: bool,
-    /// True if there is a clsact to which our program is not attached yet, or no longer. While the program is attached,
-    /// its settings record this.
+    /// True if attaching created a clsact and our program is not attached to it, either not yet or no longer. While it
+    /// is attached, its settings record this.
     pub empty_clsact: bool,
 }
 
@@ -54,14 +54,14 @@ pub fn forget_earlier(interface: &Interface) -> bool {
     !gone.is_empty()
 }
 
-/// Removes all records of an interface that has disappeared, so that no list names parts that were lost with it.
+/// Removes all records of an interface that no longer exists, so that no list names parts that were lost with it.
 pub fn forget_gone(interface: &Interface) {
     if Interface::named(interface.index).is_err() {
         leftovers::forget_interface(interface);
     }
 }
 
-/// Returns the classifiers attached in this network namespace that have since disappeared.
+/// Returns the classifiers of this network namespace that were attached and have disappeared.
 pub fn lost() -> Result<Vec<Lost>, Error> {
     let mut lost = Vec::new();
     for kept in leftovers::interfaces(KIND).map_err(|error| Error::kernel("looking for classifiers", error))? {
@@ -83,7 +83,7 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
     Ok(lost)
 }
 
-/// Returns the parts that a classifier's tree lacks, with the remedy.
+/// Names the parts that a classifier's tree lacks, with the remedy; `None` if it is complete.
 pub fn missing(attached: &Attached) -> Option<String> {
     let Attached { interface, settings: Some(settings), .. } = attached else { return None };
     let what = match tree::find(interface) {

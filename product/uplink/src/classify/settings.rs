@@ -1,5 +1,5 @@
-//! The settings with which the program is loaded, as bytes (`struct settings` of bpf/classify.h), and their parser:
-//! everything about an attached program is read from the kernel.
+//! The settings with which the program is loaded, as bytes (`struct settings` of bpf/classify.h), and their parser.
+//! Everything about an attached program is read back from the kernel.
 
 use std::iter::repeat;
 
@@ -18,7 +18,7 @@ use crate::tree::{Before, RESTORABLE};
 /// The order of urgency of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Least attained service: by the bytes of the response sent so far. Does not require reading the response.
+    /// Least attained service: by the bytes of the response sent so far. The response itself is not parsed.
     Las,
     /// Preemptive shortest job first: by the size of the response.
     Psjf,
@@ -60,33 +60,33 @@ pub struct Settings {
     pub has_uploads: bool,
     /// The cut points, increasing, at most [`CUTS_MAX`]; in bytes, or in microseconds for `srrt`.
     pub cuts: Vec<u64>,
-    /// The `skb->priority` of each band.
+    /// For each band, the value of `skb->priority`.
     pub priorities: [u32; BANDS_MAX],
     /// The ports, in increasing order.
     pub ports: Vec<u16>,
-    /// `None` if clients do not share the link.
+    /// The sharing of the link; `None` if clients do not share it.
     pub share: Option<Share>,
     pub classes: Classes,
-    /// The state that a tree made by attaching has replaced.
+    /// The state that attaching's tree has replaced.
     pub before: Before,
 }
 
 /// The sharing of the link between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// The bytes by which a client may be ahead of its share before it goes behind the others; above 0.
+    /// The bytes, above 0, by which a client may be ahead of its share before it moves behind the others.
     pub allowance_bytes: u64,
     pub link_bytes_per_s: u64,
     pub v4_bits: u8,
     pub v6_bits: u8,
-    /// The first band of clients that are further ahead, and the number of such bands.
+    /// The first band for clients that are further ahead. The next field is the number of such bands.
     pub behind_band: u8,
     pub behind_bands: u8,
 }
 
 impl Share {
-    /// Returns the wanted sharing for a link of this rate with this many bands for responses; `None` if clients do not
-    /// share it.
+    /// Returns the sharing for a link of this rate with this many bands for responses; `None` if clients do not share
+    /// the link.
     pub fn of(clients: Clients, rate: Rate, cuts: usize, data_bands: u8) -> Option<Share> {
         let Clients { share, v4_bits, v6_bits } = clients;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
@@ -127,7 +127,7 @@ impl Share {
 }
 
 impl Settings {
-    /// Returns the wanted sharing of the link; `None` if clients do not share it.
+    /// Returns the sharing that was requested; `None` if clients do not share the link.
     pub fn clients(&self) -> Option<Clients> {
         let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
         let is_so = |share: &ClientShareSpec| {
@@ -137,14 +137,14 @@ impl Settings {
         Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
     }
 
-    /// Returns the wanted cut points between bands, if they can be recovered.
+    /// Returns the cut points that were requested, if they can be recovered.
     pub fn wanted_cuts(&self) -> Cuts {
         let usual = Cuts::Usual.resolve(self.policy, self.cuts.len() as u8 + 1, None);
         if usual.is_ok_and(|usual| usual == self.cuts) { Cuts::Usual } else { Cuts::Given(self.cuts.clone()) }
     }
 }
 
-/// Returns the rate of a link from the program's number, in whole bytes per second.
+/// Returns a link's rate from the program's value, which is in whole bytes per second.
 fn rate_of(bytes_per_s: u64) -> Option<Rate> {
     bytes_per_s.checked_mul(8).and_then(Rate::from_bits_per_s)
 }
@@ -152,8 +152,8 @@ fn rate_of(bytes_per_s: u64) -> Option<Rate> {
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
 const UPLOADS: u32 = 4;
-/// The positions in the flags of two numbers that the program does not read: the previous queue, as an index in
-/// `RESTORABLE` from 1, and the previous number of segments.
+/// The bit positions, in the flags, of two numbers that the program does not read: the previous queue (its index in
+/// `RESTORABLE`, from 1) and the previous number of segments.
 const QUEUE_SHIFT: u32 = 4;
 const QUEUE_MASK: u32 = 0xf;
 const SEGMENTS_SHIFT: u32 = 16;
@@ -195,7 +195,7 @@ impl Settings {
         bytes
     }
 
-    /// Parses settings. Returns `None` for settings of another version.
+    /// Parses settings. Returns `None` if another version of weir wrote them.
     pub fn from_bytes(bytes: &[u8]) -> Option<Settings> {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;

@@ -1,8 +1,8 @@
-//! The hooks of the programs if the kernel has TCX (Linux 6.6): before all other programs, for packets that leave and
-//! for packets that arrive. The filters of a clsact see only the packets that all programs at TCX pass on.
+//! The hooks for programs if the kernel has TCX (Linux 6.6). Our programs come before all others, for outgoing and for
+//! incoming packets. The filters of a clsact see only packets that all programs at TCX pass on.
 //!
-//! They are attached without a link, so that they stay when the attaching process ends, and disappear with their
-//! interface.
+//! Our programs are attached without a link, so that they stay when the attaching process ends, and disappear with
+//! their interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -33,17 +33,17 @@ impl Side {
 
 #[cfg(test)]
 thread_local! {
-    /// True if this thread treats the kernel as one without TCX.
+    /// True if this thread treats the kernel as if it had no TCX.
     pub static IS_OFF: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Returns the numbers of the programs that see packets leave the interface, in the order in which they run; `None` if
+/// Returns the numbers of the programs for packets that leave the interface, in the order in which they run; `None` if
 /// the kernel has no TCX.
 pub fn programs(interface: u32) -> io::Result<Option<Vec<u32>>> {
     programs_at(Side::Leaving, interface)
 }
 
-/// Returns the same numbers for either direction.
+/// Returns the same numbers for the given direction.
 pub fn programs_at(side: Side, interface: u32) -> io::Result<Option<Vec<u32>>> {
     #[cfg(test)]
     if IS_OFF.get() {
@@ -72,7 +72,7 @@ pub fn programs_at(side: Side, interface: u32) -> io::Result<Option<Vec<u32>>> {
     Ok(Some(ids[..(count as usize).min(PROGRAMS_MAX)].to_vec()))
 }
 
-/// Attaches the program before all others; an error if it is attached already.
+/// Attaches the program before all others. Fails if it is attached already.
 pub fn attach_first(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     let options = bpf_prog_attach_opts {
         sz: size_of::<bpf_prog_attach_opts>() as libbpf_sys::size_t,
@@ -83,8 +83,8 @@ pub fn attach_first(side: Side, program: BorrowedFd<'_>, interface: u32) -> io::
     checked(unsafe { libbpf_sys::bpf_prog_attach_opts(program.as_raw_fd(), interface as i32, side.number(), &options) })
 }
 
-/// Attaches the program directly after the one with this number, or after all others, for as long as the returned link
-/// is open.
+/// Attaches the program directly after the one with this number, or after all others. It stays attached as long as the
+/// returned link is open.
 pub fn link_after(side: Side, program: BorrowedFd<'_>, interface: u32, after: Option<u32>) -> io::Result<OwnedFd> {
     let mut options = bpf_link_create_opts {
         sz: size_of::<bpf_link_create_opts>() as libbpf_sys::size_t,

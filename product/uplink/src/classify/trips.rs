@@ -1,46 +1,46 @@
-//! Round trips of the sending connections, as evidence of a queue that forms beyond the interface.
+//! Collects round trips of sending connections, as evidence of a queue beyond the interface.
 //!
-//! The bands cannot reveal a rate slightly above the line's: bursts wait in them either way. Packets in the line's own
-//! queue show in the round trips and not in the bands.
+//! The bands cannot reveal a rate that is slightly above the line's: bursts wait in them either way. Packets in the
+//! line's own queue affect the round trips and not the bands.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use crate::{Connection, SenderWatch};
 
-/// The maximum number of clients whose minimum round trip is stored, and of connections that are tracked.
+/// The maximum number of clients whose minimum round trip is stored, and of tracked connections.
 const CLIENTS_MAX: usize = 1 << 16;
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// The divisor of the time that gives its maximum fraction spent on listing connections.
+/// The divisor that limits the time spent on listing connections to a fraction of all time.
 const COST_PARTS: u32 = 10;
 /// Ethernet, IP and TCP with timestamps: the bytes of a segment on the line in addition to its payload.
 const HEAD_BYTES: u64 = 66;
 
-/// The minimum number of segments in flight that are certainly full ones back to back, even if no more data is waiting
-/// (as after losses).
+/// The minimum number of segments in flight from which they are certainly full-sized and sent back to back, even if no
+/// more data is waiting (as after losses).
 const LONG_SEGMENTS: u32 = 8;
 
-/// The totals of the connections so far.
+/// Totals over the connections so far.
 #[derive(Debug, Default)]
 pub struct Trips {
     /// The minimum round trip to each client, in microseconds.
     least_us: HashMap<[u8; 16], u32>,
-    /// The bytes that each connection of the last list had acknowledged.
+    /// For each connection of the last list, its acknowledged bytes.
     acked: HashMap<u64, u64>,
-    /// The number of lists in which a connection had much to send: its round trips then are of full segments back to
-    /// back, which no client acknowledges late.
+    /// The number of lists in which a connection had much to send. Its round trips are then those of full segments sent
+    /// back to back, which no client acknowledges late.
     pub loaded: u64,
     /// The sum by which round trips in those lists exceeded the minimum, in microseconds.
     pub rise_us: u64,
     /// The bytes acknowledged in total, as counted on the line.
     pub delivered_bytes: u64,
-    /// True if a list was taken; bytes acknowledged before the first belong to an earlier time.
+    /// True if a list has been taken. Bytes acknowledged before the first list do not count.
     has_begun: bool,
 }
 
 impl Trips {
-    /// Adds one list. The line affects most clients, and a single slow client does not reveal it, so the lowest quarter
-    /// of the clients decides.
+    /// Adds a list. A queue in the line affects most clients, while a single slow client proves nothing, so the lowest
+    /// quartile of the clients decides.
     pub fn take(&mut self, connections: &[Connection]) {
         let mut acked = HashMap::with_capacity(connections.len());
         let mut rtt_us: HashMap<[u8; 16], u32> = HashMap::new();
@@ -74,7 +74,7 @@ impl Trips {
     }
 }
 
-/// Lists the connections of some ports from time to time. Without a list (on a kernel without tcp_diag), there is no
+/// Lists the connections of certain ports from time to time. On a kernel without tcp_diag there are no lists and no
 /// evidence.
 pub struct TripWatch {
     senders: Option<SenderWatch>,

@@ -14,37 +14,39 @@ use crate::queues::QueueWatch;
 use crate::tree;
 use crate::{Error, Interface};
 
-/// The minimum number of packets that prove anything, because even a quiet interface has neighbour discovery.
+/// The minimum number of packets that count as evidence: even a quiet interface sends neighbour discovery packets.
 const SENT_MIN: u64 = 20;
-/// Minimum number of samples, one per [`LOOK_EVERY`], before a queue that is always empty means anything.
+/// The minimum number of samples (one per [`LOOK_EVERY`]) before an always empty queue counts as evidence.
 const LOOKS_MIN: u64 = 50;
-/// The fraction of the rate, in thousandths, below which an interface may simply have no more to send.
+/// The part of the rate, in thousandths, below which an interface may simply have little to send.
 const LOADED_PERMILLE: u32 = 750;
-/// The fraction of the samples, in thousandths, in which packets have to wait: random requests that load a link by 75 %
-/// have something wait 56 % of the time or more. With three downloads on 10 Mbit/s something always waited at 9.5
-/// Mbit/s, and at 10.5, 12 and 15 in 81, 70 and 23 % of the samples: only round trips reveal a rate slightly too high.
+/// The part of the samples, in thousandths, in which packets must wait. With random requests that load a link by 75 %,
+/// packets wait in at least 56 % of the samples. With three downloads on 10 Mbit/s, packets waited in all samples at
+/// 9.5 Mbit/s, and in 81, 70 and 23 % at 10.5, 12 and 15 Mbit/s: only round trips reveal a rate that is slightly too
+/// high.
 const WAITING_PERMILLE: u64 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The minimum number of lists of connections in the last second; fewer prove nothing about their round trips.
+/// The minimum number of lists in the last second that count as evidence about round trips.
 const TRIPS_MIN: u64 = 5;
-/// Minimum rise of the round trips if the line's own queue forms; jitter and delayed acknowledgements cause less.
+/// The minimum rise of the round trips that shows a queue in the line; jitter and delayed acknowledgements cause less.
 const RISE_MIN: Nanos = Nanos::from_millis(20);
-/// The factor by which the rise of round trips must exceed the time that packets wait here.
+/// The factor by which the rise of the round trips must exceed the time that packets wait in the bands.
 const HERE_PARTS: u64 = 2;
-/// Round trips are judged over the last second: packets that waited elsewhere before the attach must drain first.
+/// The period over which round trips are judged. It is short, because packets that waited elsewhere before the attach
+/// must drain first.
 const RECENT: Duration = Duration::from_secs(1);
-/// The rate to suggest, in thousandths of the rate that the line delivered: a rate slightly too high costs the whole
-/// order, a rate slightly too low only the difference.
+/// The suggested rate, in thousandths of the rate that the line delivered. A rate slightly too high would lose the
+/// whole order, one slightly too low costs only the difference.
 const TRY_PERMILLE: u32 = 950;
 
 /// The durations of a watch.
 struct Patience {
     /// The maximum time until the first packet of a response.
     seen: Duration,
-    /// The time after that packet, if the interface has little to send.
+    /// The time to watch after that packet if the interface has little to send.
     light: Duration,
-    /// The time after that packet, if the interface or a connection has much to send: at a rate slightly above the
-    /// line's, the queue behind the interface grows slowly.
+    /// The time to watch after that packet if the interface or a connection has much to send: at a rate slightly above
+    /// the line's, the queue beyond the interface grows slowly.
     loaded: Duration,
 }
 
@@ -58,23 +60,23 @@ const SHORT: Patience = Patience {
     loaded: Duration::from_millis(1500),
 };
 
-/// The counters at one instant.
+/// The counters at one point in time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     pub at: Nanos,
     /// Packets of responses that were given a place in the order.
     pub ordered: u64,
-    /// The packets that left the interface, of any kind.
+    /// The packets of any kind that left the interface.
     pub sent_packets: u64,
     pub sent_bytes: u64,
-    /// The number of samples, and the number of samples in which packets waited.
+    /// The number of samples. The next field counts the samples in which packets waited.
     pub looks: u64,
     pub waiting: u64,
     /// The bytes that waited, summed over all samples.
     pub waiting_bytes: u64,
     /// The number of lists of connections in which a connection had much to send.
     pub trips: u64,
-    /// The sum, over these lists, of the rise of the round trips above their minima (lower quartile of the clients).
+    /// The sum, over those lists, of the rise of the round trips above their minima (lower quartile of the clients).
     pub rise: Nanos,
     /// The bytes that the connections delivered.
     pub delivered_bytes: u64,
@@ -83,15 +85,15 @@ pub struct Sample {
 /// The conclusion from two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Responses are ordered, and a queue forms where it matters or there is too little traffic for one.
+    /// Responses are ordered. A queue forms in the bands, or there is too little traffic for a queue.
     Ordered,
     /// There is too little traffic to judge.
     NoTraffic,
-    /// The interface sent this many packets, and none belonged to a response.
+    /// The interface sent this many packets, but none that belonged to a response.
     NotSeen(u64),
-    /// The interface sends at this fraction of its rate, in thousandths, and nothing waits.
+    /// The interface sends at this part of its rate, in thousandths, but nothing waits in the bands.
     NoQueue(u32),
-    /// Responses wait elsewhere for this long, and the line delivered at this rate.
+    /// Responses wait elsewhere: round trips rose by `rise`, and the line delivered at the rate `delivered`.
     Elsewhere { rise: Nanos, delivered: Rate, loaded_permille: u32 },
 }
 
@@ -116,7 +118,7 @@ impl Verdict {
         Verdict::Ordered
     }
 
-    /// Judges the round trips of about a second; delivered bytes are measured from `first` on.
+    /// Judges the round trips of about a second. Delivered bytes are counted since `first`.
     pub fn elsewhere(first: &Sample, before: &Sample, after: &Sample, rate: Rate) -> Option<Verdict> {
         let (trips, looks) = (after.trips - before.trips, after.looks - before.looks);
         if trips < TRIPS_MIN {
@@ -148,7 +150,7 @@ impl Verdict {
         !matches!(self, Verdict::Ordered | Verdict::NoTraffic)
     }
 
-    /// Returns the problem with its remedy; `None` if there is none.
+    /// Describes the problem and its remedy; `None` if there is no problem.
     pub fn said(self, name: &str, settings: &Settings) -> Option<String> {
         let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
         let ports = ports.join(",");
@@ -179,7 +181,7 @@ impl Verdict {
     }
 }
 
-/// Returns true if packets waited often enough for their order to matter.
+/// Returns true if packets waited often enough for the order to matter.
 fn has_queue(before: &Sample, after: &Sample) -> bool {
     let (waiting, looks) = (after.waiting - before.waiting, after.looks - before.looks);
     waiting * 1000 >= looks * WAITING_PERMILLE
@@ -191,12 +193,12 @@ fn loaded_permille(before: &Sample, after: &Sample, rate: Rate) -> u32 {
     u32::try_from(u128::from(sent) * 1000 / u128::from(possible)).unwrap_or(u32::MAX)
 }
 
-/// Watches a new classifier until there is a verdict, for at most nine seconds.
+/// Watches a new classifier until there is a verdict, for up to nine seconds.
 pub fn watch(interface: &Interface) -> Result<Verdict, Error> {
     watch_for(interface, &LONG)
 }
 
-/// Checks a classifier that was attached long ago: for at most two seconds, and only briefly if little is sent.
+/// Checks a classifier that was attached long ago, for up to two seconds, or more briefly if little is sent.
 pub fn look(interface: &Interface) -> Result<Verdict, Error> {
     watch_for(interface, &SHORT)
 }

@@ -1,4 +1,4 @@
-//! Conditions at an interface that can keep a classifier from ordering anything, checked before any packet.
+//! Checks an interface, before any packet is seen, for conditions that can keep a classifier from ordering anything.
 
 use super::filter::{self, Filters};
 use crate::Interface;

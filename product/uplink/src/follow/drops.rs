@@ -1,13 +1,13 @@
-//! The bytes that the bands of responses drop, computed as the bytes that the classifier has put into them, minus the
-//! bytes that left them or wait there. The kernel counts dropped packets, which may be of 64 KB.
+//! Computes the bytes that the response bands drop: the bytes that the classifier has put into them, minus the bytes
+//! that have left them or wait there. The kernel counts only dropped packets, which may be as large as 64 KB.
 
 use crate::Counted;
 
-/// Counts the bytes that the bands of responses drop.
+/// Counts the bytes that the response bands drop.
 #[derive(Debug, Default)]
 pub struct Drops {
     before: Option<Reading>,
-    /// The bytes put into the bands that are not accounted for.
+    /// The bytes put into the bands that are not accounted for yet.
     surplus_bytes: i64,
     bytes: u64,
 }
@@ -22,7 +22,7 @@ struct Reading {
 }
 
 impl Drops {
-    /// Reads the counters of the bands, which must be read after `put_bytes`. Returns the bytes dropped so far.
+    /// Reads the counters of the bands, which must be read after `put_bytes`. Returns all bytes dropped so far.
     pub fn see(&mut self, put_bytes: u64, bands: &Counted) -> u64 {
         let now = Reading { put_bytes, seen_bytes: bands.bytes + bands.backlog_bytes, drops: bands.drops };
         let Some(before) = self.before.replace(now) else { return 0 };

@@ -2,19 +2,19 @@
 //! dropped them.
 //!
 //! TCP of another host does not see a drop, and counts the dropped bytes as sent and in flight. If they were counted as
-//! sent, the line would seem to lose them; if as in flight, the line would seem to have a queue of them. So the bands'
-//! drops are subtracted, and are owed until they are sent again.
+//! sent, the line would seem to lose them; if as in flight, the line would seem to have a queue of them. So bytes that
+//! the bands drop are subtracted, and count as owed until they are sent again.
 
 use crate::Connection;
 
 /// The bytes that connections have handed to the bands, as counted on the wire.
 #[derive(Debug, Default)]
 pub struct Handed {
-    /// The bytes, each counted once, however often it was sent, without the owed bytes.
+    /// The bytes handed to the bands, without the owed bytes. Retransmitted bytes count once.
     bytes: u64,
-    /// The maximum of these bytes that have left.
+    /// The upper bound of how many of these bytes have left.
     left_bytes: u64,
-    /// The bytes of forwarded flows that the bands have dropped and that were not sent again.
+    /// The bytes of forwarded flows that the bands have dropped and that have not been sent again.
     owed_bytes: u64,
 }
 
@@ -24,7 +24,7 @@ impl Handed {
         self.bytes += bytes;
     }
 
-    /// Adds bytes that a forwarded flow has sent again. Returns the part that had left before.
+    /// Adds bytes that a forwarded flow has retransmitted. Returns how many of them had left before.
     pub fn add_again(&mut self, bytes: u64) -> u64 {
         let repaid = bytes.min(self.owed_bytes);
         self.owed_bytes -= repaid;
@@ -32,14 +32,14 @@ impl Handed {
         bytes - repaid
     }
 
-    /// Subtracts a drop, of which `forwarded_bytes` belong to forwarded flows. TCP of this host counts a refused packet
-    /// as sent, and counts it as sent for the first time once more when it sends it again.
+    /// Subtracts dropped bytes, of which `forwarded_bytes` belong to forwarded flows. TCP of this host counts a refused
+    /// packet as sent, and when it sends the packet again, counts it as sent for the first time once more.
     pub fn drop(&mut self, bytes: u64, forwarded_bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.owed_bytes += forwarded_bytes;
     }
 
-    /// Limits the owed bytes to the unacknowledged bytes of the flows that remain, because flows that have ended owe
+    /// Limits the owed bytes to the unacknowledged bytes of the remaining flows, because flows that have ended owe
     /// nothing.
     pub fn limit_owed(&mut self, unacked_bytes: u64) {
         self.owed_bytes = self.owed_bytes.min(unacked_bytes);
@@ -49,7 +49,7 @@ impl Handed {
         self.owed_bytes
     }
 
-    /// Returns the bytes that have left since the last call, if this many wait.
+    /// Returns the bytes that have left since the last call, given the number that still wait.
     pub fn leave(&mut self, waiting_bytes: u64) -> u64 {
         let left = self.bytes.saturating_sub(waiting_bytes).saturating_sub(self.left_bytes);
         self.left_bytes += left;
@@ -57,15 +57,15 @@ impl Handed {
     }
 }
 
-/// The memory that connections have below TCP, in all and of forwarded flows. The bytes that wait here and the bytes
-/// dropped here are divided between the connections in this proportion.
+/// The memory that connections have below TCP: in total, and of forwarded flows. Bytes that wait or were dropped in the
+/// bands are divided between the connections in this proportion.
 pub struct Below {
     pub bytes: u64,
     pub forwarded_bytes: u64,
 }
 
-/// The bytes of a connection that are not in flight yet: they wait in the bands, or were dropped there and will be sent
-/// again.
+/// The bytes of a connection that are not in flight yet, because they wait in the bands or were dropped there and will
+/// be sent again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Here {
     pub waiting_bytes: u64,

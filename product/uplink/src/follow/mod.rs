@@ -1,9 +1,9 @@
-//! Follows the rate of the line behind an interface with bands: finds it, and sets the bands to it.
+//! Finds and follows the rate of the line behind an interface with bands, and sets the bands to that rate.
 //!
-//! Bands at a rate above the line's order nothing, because all packets then wait in the line's own queue, and that rate
-//! is not known in advance. The estimator is the server's (`sched::line`). [`Follower`] feeds it, and [`LineWatch`]
-//! reads the kernel for it and changes the bands. [`Followed`] records in /run/weir that the rate is followed, the rate
-//! found, and the process that follows it; an interface has at most one.
+//! Bands with a rate above the line's order nothing, because all packets then wait in the line's own queue, and the
+//! line's rate is not known in advance. The estimator is the server's (`sched::line`). [`Follower`] feeds it, and
+//! [`LineWatch`] reads the kernel for it and changes the bands. [`Followed`] records in /run/weir that the rate is
+//! followed, the rate found, and the process that follows it. Each interface has at most one such process.
 
 #[cfg(feature = "bpf")]
 mod drops;

@@ -1,8 +1,8 @@
 //! The file in /run/weir that records that the rate of an interface is followed, the rate found, and the process.
 //!
-//! A lock on the file makes the follower the only one, and shows whether it lives: a killed process has no lock. A
-//! command that attaches with a rate, or detaches, removes the file, and the follower then ends. So the follower only
-//! writes into the file that it has locked, and never creates one.
+//! A lock on the file ensures that there is a single follower, and shows whether it is alive: a killed process has no
+//! lock. A command that attaches with a rate, or detaches, removes the file, and the follower then ends. So the
+//! follower writes only to the file that it has locked, and never creates one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -20,12 +20,13 @@ use crate::{Error, Interface};
 
 /// The prefix of the file names.
 const KIND: &str = "line";
-/// The prefix of the files that are locked while an interface is changed.
+/// The prefix of files that are locked while an interface is changed.
 const CHANGE: &str = "change";
 /// The maximum size of a file that is read.
 const BYTES_MAX: u64 = 4096;
 const NONE: &str = "-";
-/// The maximum time to wait for another process that changes the interface, and the interval between checks.
+/// The maximum time to wait for another process that is changing the interface. The next constant is the interval
+/// between checks.
 const CHANGING_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -37,7 +38,7 @@ pub struct Followed {
     pub process: Option<u32>,
 }
 
-/// The right to follow the line of an interface. Dropping it ends the right; the file stays.
+/// The right to follow an interface's line. Dropping it ends the right; the file stays.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -45,7 +46,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the right, if the rate is to be followed. Returns the process that has the right, if another has it.
+    /// Takes the right if the rate is to be followed. If another process has the right, returns that process.
     pub fn take(interface: &Interface) -> Result<Result<Lock, u32>, Error> {
         take(interface).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::new(format!(
@@ -56,7 +57,7 @@ impl Lock {
         })
     }
 
-    /// Returns false if the file was removed or replaced: the interface is detached, or has a rate that was given.
+    /// Returns false if the file was removed or replaced, because the interface was detached or given a rate.
     pub fn is_valid(&self) -> bool {
         let number = |about: io::Result<std::fs::Metadata>| about.ok().map(|about| (about.dev(), about.ino()));
         let Ok(path) = leftovers::path(KIND, &self.interface) else { return false };
@@ -70,14 +71,13 @@ impl Lock {
     }
 }
 
-/// The right to attach, detach or change the rate of an interface, which one process has at a time. Dropping it ends
-/// the right.
+/// The exclusive right to attach, detach or change the rate of an interface. Dropping it ends the right.
 #[derive(Debug)]
 pub struct Changing {
     _file: File,
 }
 
-/// Waits for the right. A process that already has it must not call this again.
+/// Waits for the right. Must not be called by a process that already has it.
 pub fn changing(interface: &Interface) -> Result<Changing, Error> {
     let name = &interface.name;
     let open = || {
@@ -99,7 +99,7 @@ pub fn changing(interface: &Interface) -> Result<Changing, Error> {
     Ok(Changing { _file: file })
 }
 
-/// Records that the rate of an interface is to be followed. Returns false if it was recorded already.
+/// Records that the rate of an interface must be followed. Returns false if that was recorded already.
 pub fn mark(interface: &Interface) -> Result<bool, Error> {
     make(interface).map_err(|error| leftovers::unusable(KIND, interface, error))
 }
@@ -132,7 +132,7 @@ fn write_in_place(mut file: &File, interface: &Interface, words: &str) -> io::Re
     file.set_len(text.len() as u64)
 }
 
-/// Returns the record; `None` if the rate was given or nothing is attached.
+/// Returns the record; `None` if the rate is configured or nothing is attached.
 pub fn read(interface: &Interface) -> Option<Followed> {
     let path = leftovers::path(KIND, interface).ok()?;
     let (status, process) = parsed(&path, interface)?;
@@ -141,7 +141,7 @@ pub fn read(interface: &Interface) -> Option<Followed> {
     Some(Followed { status, process: is_locked.then_some(process) })
 }
 
-/// Records that the rate is given from now on, or that nothing is attached; a follower then ends.
+/// Records that the rate is configured from now on, or that nothing is attached. A follower then ends.
 pub fn forget(interface: &Interface) -> Result<(), Error> {
     let remove = || std::fs::remove_file(leftovers::path(KIND, interface)?);
     match remove() {

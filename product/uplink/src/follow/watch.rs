@@ -1,4 +1,4 @@
-//! Reads the kernel for the follower of a line, and sets the bands to its pace.
+//! Reads the kernel for the follower of a line, and sets the bands to the follower's pace.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,43 +19,44 @@ use crate::tc::{self, Counted, TC_H_ROOT};
 use crate::tree;
 use crate::{Connection, EndWatch, Error, Interface, SenderWatch};
 
-/// The interval between sights while anything is sent or in flight: the estimator's shortest.
+/// The interval between sights while bytes are sent or in flight. It is the estimator's shortest interval.
 const SEE_EVERY: Duration = Duration::from_millis(25);
-/// The interval while nothing is sent or in flight.
+/// The interval while no bytes are sent or in flight.
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// The divisor of the time that gives its maximum part spent on listing connections.
+/// The divisor that limits the time spent on listing connections to a fraction of all time.
 const COST_PARTS: u32 = 20;
-/// The divisor of the usual time of a list that gives its growth with each list that takes longer.
+/// The divisor that limits how much the usual time of a list grows with each list that takes longer.
 const USUAL_PARTS: u32 = 16;
-/// The interval between checks of this host's addresses, and of its classifier.
+/// The interval between checks of this host's addresses and of its classifier.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(10);
-/// The interval between checks of the device's speed, which changes when it gets a carrier or renegotiates.
+/// The interval between checks of the device's speed, which changes when the carrier appears or the speed is
+/// renegotiated.
 const SPEED_EVERY: Duration = Duration::from_secs(1);
-/// The maximum number of connections in one list; others are left out.
+/// The maximum number of connections in a list. Any others are left out.
 const CONNECTIONS_MAX: usize = 1 << 16;
 /// The time for which connections are listed after the last packet has left: the round trip of the longest path.
 const LINGER: Duration = Duration::from_secs(1);
-/// The rate of bands that order nothing, if the device reports no speed.
+/// The rate of bands that are not to limit anything, if the device reports no speed.
 const OPEN: &str = "10gbit";
-/// The part of the line's rate, in thousandths, that a follower leaves to the bands when it ends; and the part below
-/// which the pace is not a settled one.
+/// The part of the line's rate, in thousandths, to which a follower sets the bands when it ends. The next constant is
+/// the part below which the pace has not settled.
 const LEFT_PERMILLE: u32 = 985;
 const SETTLED_PERMILLE: u32 = 900;
-/// The part of the rate found, in thousandths, that the bands have during a trial: the last rise may have led 8 % beyond
-/// the line, and a queue that a time without the order has left there has to empty in seconds.
+/// The part of the rate found, in thousandths, to which the bands are set during a trial. The last rise may have
+/// exceeded the line by 8 %, and a queue that a period without the order leaves there must empty within seconds.
 const HELD_PERMILLE: u32 = 920;
 
-/// The outcome of a turn.
+/// The outcome of one turn of the follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Nothing,
     /// The bands have another rate now.
     Changed(Change),
-    /// The tree has gone, or has a rate that the follower did not set.
+    /// The tree is gone, or has a rate that the follower did not set.
     Lost,
 }
 
-/// Follows the line of an interface with a tree of bands.
+/// Follows the line of an interface that has a tree of bands.
 pub struct LineWatch {
     interface: Interface,
     follower: Follower,
@@ -63,9 +64,9 @@ pub struct LineWatch {
     next: Instant,
     route: Socket,
     senders: SenderWatch,
-    /// The ends of connections; `None` on kernels that do not report them.
+    /// Reports of connections that end; `None` on kernels without such reports.
     ends: Option<EndWatch>,
-    /// The forwarded flows; `None` while no classifier is attached that sees them.
+    /// The forwarded flows; `None` unless a classifier that sees them is attached.
     forwarded: Option<ForwardedWatch>,
     elsewhere: Elsewhere,
     left: Left,
@@ -73,19 +74,19 @@ pub struct LineWatch {
     usual: Usual,
 }
 
-/// The usual time of a list, which is the shortest recent one.
+/// The usual time of a list: the shortest recent one.
 #[derive(Debug, Default)]
 struct Usual(Duration);
 
 impl Usual {
-    /// Records the time of a list. Returns the time by which it was longer than twice the usual time.
+    /// Records the time that a list took. Returns by how much it exceeded twice the usual time.
     fn excess(&mut self, took: Duration) -> Duration {
         self.0 = if self.0.is_zero() { took } else { took.min(self.0 + self.0 / USUAL_PARTS) };
         took.saturating_sub(2 * self.0)
     }
 }
 
-/// The counters of the whole tree, and of the queues of responses.
+/// Counters of the whole tree and of the response queues.
 struct Bands {
     all: Counted,
     responses: Counted,
@@ -93,17 +94,18 @@ struct Bands {
 
 /// The rates of the bands.
 struct Rates {
-    /// The rate while the line's rate is not known, and the maximum.
+    /// The rate used until the line's rate is known; also the maximum.
     open: Rate,
     open_at: Instant,
-    /// The rate at which the search began.
+    /// The rate at which the search started.
     begun: Rate,
     now: Rate,
-    /// The rate for which the size of packets is limited.
+    /// The rate for which the packet size is limited.
     packets_for: Rate,
 }
 
-/// The bytes that have left the bands, counted across new trees, and the bytes that the bands have dropped.
+/// The bytes that have left the bands, summed across rebuilt trees. The next field is the bytes that the bands have
+/// dropped.
 #[derive(Default)]
 struct Left {
     counter: u64,
@@ -112,22 +114,22 @@ struct Left {
     changed_at: Option<Instant>,
 }
 
-/// The addresses that identify connections which do not send through the interface.
+/// The addresses by which connections that do not send through the interface are recognised.
 struct Elsewhere {
     read_at: Instant,
-    /// The addresses of other interfaces, and of all interfaces.
+    /// The addresses of other interfaces. The next field has those of all interfaces.
     others: HashSet<[u8; 16]>,
     all: HashSet<[u8; 16]>,
 }
 
-/// Returns the rate of bands that order nothing at this interface.
+/// Returns the rate of bands that limit nothing at this interface.
 pub fn open_rate(interface: &Interface) -> Result<Rate, Error> {
     let device = Device::of(interface).map_err(|error| Error::kernel(&format!("reading {}", interface.name), error))?;
     let most: Rate = OPEN.parse().expect("a rate");
     Ok(device.and_then(|device| device.speed).unwrap_or(most))
 }
 
-/// Fails if this kernel has no list of connections, without which no rate can be found.
+/// Fails if this kernel cannot list connections, because no rate can be found without such lists.
 pub fn can_follow() -> Result<(), Error> {
     senders().map(drop)
 }
@@ -141,9 +143,9 @@ fn senders() -> Result<SenderWatch, Error> {
 }
 
 impl LineWatch {
-    /// Begins the search at the rate of the bands, or from nothing if they are open. If an earlier follower knew the
-    /// line and was killed while it emptied the line's queue, the bands have half of its rate or less, and get the rate
-    /// back first.
+    /// Starts the search at the rate of the bands, or without a first guess if the bands are open. If an earlier
+    /// follower knew the line's rate and was killed while it drained the line's queue, the bands have half of that rate
+    /// or less, and are first set back to it.
     pub fn open(interface: &Interface, known: Option<Rate>) -> Result<LineWatch, Error> {
         let missing = || Error::new(format!("another program removed the bands of {}: run this again", interface.name));
         let left_at = tree::find(interface)?.ok_or_else(missing)?.plan.rate;
@@ -182,7 +184,7 @@ impl LineWatch {
         self.follower.tally()
     }
 
-    /// Returns the part of the bytes that left recently, in per cent, that is known only to have left, if it is large.
+    /// Returns which percentage of the bytes that left recently is known only to have left; `None` if it is small.
     pub fn unseen_percent(&self) -> Option<u64> {
         self.follower.unseen_percent()
     }
@@ -192,12 +194,12 @@ impl LineWatch {
         self.rates.now
     }
 
-    /// Returns true if the bands are at a rate that orders nothing.
+    /// Returns true if the bands' rate is so high that they order nothing.
     pub fn is_open(&self) -> bool {
         self.rates.now >= self.rates.open
     }
 
-    /// Returns true if another program changed the rate of the bands.
+    /// Returns true if another program has changed the bands' rate.
     pub fn is_overtaken(&self) -> bool {
         matches!(tree::find(&self.interface), Ok(Some(tree)) if !tree::is_rate(tree.plan.rate, self.rates.now))
     }
@@ -250,7 +252,7 @@ impl LineWatch {
         self.apply(change)
     }
 
-    /// Sets the bands to the rate for the time after this follower, whether or not another follows.
+    /// Sets the bands to the rate to keep after this follower ends, whether or not another one takes over.
     pub fn leave(&mut self) -> Result<(), Error> {
         let now = self.rates.now;
         match self.status().rate {
@@ -261,12 +263,12 @@ impl LineWatch {
         }
     }
 
-    /// Sets the bands to the rate for a trial of the order, during which nothing follows the line.
+    /// Sets the bands to the rate for a trial of the order. The line is not followed during the trial.
     pub fn hold(&mut self) -> Result<(), Error> {
         self.status().rate.map_or(Ok(()), |line| self.set(line.permille(HELD_PERMILLE)).map(drop))
     }
 
-    /// Keeps the bands at the device's speed while they are open, and below it afterwards. Returns false if the bands
+    /// Keeps the bands at the device's speed while they are open, and below it otherwise. Returns false if the bands
     /// are lost.
     fn look_at_speed(&mut self) -> Result<bool, Error> {
         let was_open = self.is_open();
@@ -299,7 +301,7 @@ impl LineWatch {
         Ok(is_set)
     }
 
-    /// Returns the counters of the tree; `None` if another discipline is there, or the interface has gone.
+    /// Returns the counters of the tree; `None` if another discipline is there or the interface is gone.
     fn bands(&mut self) -> io::Result<Option<Bands>> {
         let qdiscs = tc::qdiscs(&mut self.route, self.interface.index)?;
         let root = qdiscs.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && tree::is_root(qdisc));
@@ -308,7 +310,7 @@ impl LineWatch {
         Ok(root.map(|root| Bands { all: root.counted, responses }))
     }
 
-    /// Returns the connections that may send through the interface, and those that have ended.
+    /// Lists the connections that may be sending through the interface, and those that have ended.
     fn listed(&mut self) -> io::Result<(Vec<Connection>, Vec<Connection>)> {
         if self.elsewhere.read_at.elapsed() >= ADDRESSES_EVERY {
             self.elsewhere = Elsewhere::read(&self.interface)?;
@@ -336,7 +338,7 @@ impl LineWatch {
 }
 
 impl Left {
-    /// Records a reading of the counter; returns true if something has left since the last.
+    /// Records a reading of the counter. Returns true if bytes have left since the last reading.
     fn count(&mut self, counter: u64) -> bool {
         // The counter of a new tree begins at zero.
         let more = counter.checked_sub(self.counter).unwrap_or(counter);
@@ -368,7 +370,7 @@ impl Elsewhere {
         })
     }
 
-    /// Returns true if the connection is to this host, or has an address of another interface.
+    /// Returns true if the connection is local to this host, or has an address of another interface.
     fn has(&self, connection: &Connection) -> bool {
         let is_loopback = !connection.is_ipv6 && connection.client[0] == 127;
         is_loopback || self.all.contains(&connection.client) || self.others.contains(&connection.own)

@@ -13,7 +13,7 @@ use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, RTM_NEWTCLASS, TC_H_ROOT, TCA_KIND, 
 
 /// The root's handle `5745:`, the two letters "WE".
 pub const ROOT: u32 = 0x5745_0000;
-/// The class `5745:1`, through which everything goes.
+/// The class `5745:1`, through which all packets pass.
 pub const LINK_CLASS: u32 = ROOT | 1;
 /// The handle `5746:` of the `prio` discipline below it.
 pub const PRIO: u32 = 0x5746_0000;
@@ -33,22 +33,22 @@ const TCA_HTB_INIT: u16 = 2;
 pub const TCA_HTB_RATE64: u16 = 6;
 pub const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
-/// The divisor for classes without a quantum; all of ours have one.
+/// The divisor for classes without a quantum. All our classes have one, so it has no effect.
 const HTB_RATE_TO_QUANTUM: u32 = 10;
 /// The maximum quantum; the kernel warns about larger ones.
 pub const QUANTUM_MAX: u32 = 200_000;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 pub const TC_LINKLAYER_ATM: u8 = 2;
-/// A tick of the packet scheduler (PSCHED_SHIFT 6; the second number in /proc/net/psched).
+/// The length of a packet scheduler tick (PSCHED_SHIFT 6; the second number in /proc/net/psched).
 const TICK_NS: u64 = 64;
-/// The burst that the shaper may send after its timer was late: half a millisecond of the link, at least a packet.
+/// The burst that the shaper may send if its timer was late: half a millisecond of link time, at least one packet.
 pub const BURST: Nanos = Nanos::from_micros(500);
 const ETHERNET_HEADER_BYTES: u64 = 14;
-/// Entries in prio's map from a packet's priority to a band (TC_PRIO_MAX + 1).
+/// The number of entries in prio's map from packet priorities to bands (TC_PRIO_MAX + 1).
 const PRIORITIES: usize = 16;
 
-/// Returns the kernel's class for a band of a class of responses; it is also the packets' priority. Control packets and
-/// other traffic belong to no class of responses.
+/// Returns the kernel's class for a band of a class of responses, which is also the priority of its packets. Control
+/// packets and other traffic belong to no class of responses.
 pub fn leaf_of(plan: &Plan, class: usize, band: u8) -> u32 {
     match plan.kind {
         Kind::Prio => PRIO | (u32::from(band) + 1),
@@ -68,9 +68,9 @@ pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
     (bytes_per_s(plan.rate) * u64::from(plan.share_of(band))).div_ceil(1000).max(1)
 }
 
-/// Returns the priority with which a band of [`Kind::Htb`] borrows the rate that the shares leave, lowest first: other
-/// traffic comes last. If there are more bands than priorities, the later bands share theirs in pairs, and the last
-/// band shares its priority with other traffic.
+/// Returns the priority with which a band of [`Kind::Htb`] borrows the rate that the shares leave over; the lowest goes
+/// first, and other traffic comes last. If there are more bands than priorities, the later bands share priorities in
+/// pairs, and the last band shares its priority with other traffic.
 fn htb_priority(plan: &Plan, band: u8) -> u8 {
     let last = plan.bands.min(HTB_PRIORITIES) - 1;
     let after = plan.bands - 1 - band;
@@ -83,10 +83,10 @@ fn htb_priority(plan: &Plan, band: u8) -> u8 {
     }
 }
 
-/// Returns the bytes that a band of [`Kind::Htb`] sends before the other band of its priority has a turn: for the first
-/// of the two the kernel's maximum, for the second a packet. In the synthetic trace at rho 0.95 the mean response time
-/// is 13.0 ms with 13 bands of responses in pairs, 12.7 ms with 14 bands of `prio`, and 13.8 ms with 6 bands of a
-/// priority each.
+/// Returns the bytes that a band of [`Kind::Htb`] sends before the other band of the same priority gets a turn: for the
+/// first of the two, the kernel's maximum; for the second, one packet. In the synthetic trace at rho 0.95 the mean
+/// response time is 13.0 ms with 13 bands of responses in pairs, 12.7 ms with 14 bands of `prio`, and 13.8 ms with 6
+/// bands of a priority each.
 fn quantum_bytes(plan: &Plan, band: u8, packet_bytes: u64) -> u32 {
     let priority = htb_priority(plan, band);
     let is_second = match band {
@@ -102,7 +102,7 @@ pub fn bytes_per_s(rate: Rate) -> u64 {
     rate.bits_per_s().div_ceil(8)
 }
 
-/// The interface at which a tree is made.
+/// The interface at which a tree is built.
 pub struct At<'a> {
     pub netlink: &'a mut Socket,
     pub interface: u32,
@@ -124,7 +124,7 @@ pub fn build(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     inner::make(at, plan)
 }
 
-/// Makes an HTB whose packets without a class go to `default`.
+/// Creates an HTB that sends packets without a class to `default`.
 pub fn make_htb(at: &mut At<'_>, handle: u32, parent: u32, default: u32) -> io::Result<()> {
     let globals: Vec<u8> =
         [HTB_VERSION, HTB_RATE_TO_QUANTUM, default & 0xffff, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -133,8 +133,8 @@ pub fn make_htb(at: &mut At<'_>, handle: u32, parent: u32, default: u32) -> io::
     at.netlink.change(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, htb.bytes())
 }
 
-/// Makes the queue of a band: a FIFO. If the kernel has it, other traffic gets a queue in which flows take turns, so
-/// that ssh does not wait behind a backup.
+/// Creates the queue of a band: a FIFO. For other traffic it is a queue in which flows take turns, if the kernel has
+/// one, so that ssh does not wait behind a backup.
 pub fn make_queue(at: &mut At<'_>, plan: &Plan, class: usize, band: u8) -> io::Result<()> {
     let handle =
         if band < plan.own_bands() { (QUEUE_FIRST + u32::from(band)) << 16 } else { inner::queue_of(class, band) };
@@ -153,8 +153,8 @@ pub fn make_queue(at: &mut At<'_>, plan: &Plan, class: usize, band: u8) -> io::R
     make(queue("pfifo").attribute(TCA_OPTIONS, &plan.packets_per_band.to_ne_bytes()))
 }
 
-/// Returns the time that a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's
-/// own 5 ms, and on slow links the time for the two packets that TCP keeps in the queue of a connection.
+/// Returns how long a packet of other traffic may wait before CoDel considers the queue a standing one: CoDel's default
+/// of 5 ms or, on slow links, the time for the two packets that TCP keeps in the queue of a connection.
 fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     let packet_bytes = packet_bytes(mtu_bytes);
     let share_bytes_per_s = share_bytes_per_s(plan, OTHER_BAND).max(bytes_per_s(plan.rate) / 10);
@@ -162,13 +162,13 @@ fn fq_codel_target_us(plan: &Plan, mtu_bytes: u32) -> u32 {
     u32::try_from(packets_us).unwrap_or(u32::MAX).max(CODEL_TARGET_US)
 }
 
-/// Changes the rates and the classes of responses to the plan's; there were `before` classes.
+/// Changes the rates and the classes of responses to those of the plan. The tree had `before` classes.
 pub fn set_rates(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     set_own_rates(at, plan)?;
     inner::set(at, plan, before)
 }
 
-/// Makes the classes of the HTB at the root, or changes their rates if they exist.
+/// Creates the classes of the HTB at the root, or changes their rates if they exist.
 fn set_own_rates(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     let ceiling = bytes_per_s(plan.rate);
     let link = HtbClass { guaranteed: ceiling, ceiling, priority: 0, quantum_bytes: QUANTUM_MAX, burst: BURST };
@@ -205,12 +205,12 @@ pub struct HtbClass {
     pub ceiling: u64,
     pub priority: u8,
     pub quantum_bytes: u32,
-    /// The minimum time at the ceiling for which the class may catch up, having waited for its turn.
+    /// The minimum time at the ceiling rate for which the class may catch up after it has waited for its turn.
     pub burst: Nanos,
 }
 
 impl HtbClass {
-    /// Makes the class, or changes it if it exists.
+    /// Creates the class, or changes it if it exists.
     pub fn set(&self, at: &mut At<'_>, class: u32, parent: u32, framing: Framing) -> io::Result<()> {
         let options = self.options(packet_bytes(at.mtu_bytes), framing);
         let body = Body::new(&tcm(at.interface, class, parent)).text(TCA_KIND, "htb").nested(TCA_OPTIONS, options);
@@ -245,7 +245,7 @@ fn ratespec(bytes_per_s: u64, framing: Framing) -> [u8; 12] {
     spec
 }
 
-/// Returns the duration of a burst at this rate, in ticks.
+/// Returns the ticks of a burst at this rate.
 fn burst_ticks(bytes_per_s: u64, packet_bytes: u64, least: Nanos) -> u32 {
     let packet_ns = u128::from(packet_bytes) * 1_000_000_000 / u128::from(bytes_per_s);
     let ticks = packet_ns.max(least.0.into()).div_ceil(TICK_NS.into());

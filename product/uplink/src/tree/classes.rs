@@ -1,9 +1,9 @@
-//! Classes of responses: the shares of the link that a hoster promises its customers.
+//! Classes of responses: the shares of the link that a hoster guarantees to customers.
 //!
-//! A class is a leaf of the tree with a minimum rate, a maximum rate and a turn in proportion to its weight. Below the
-//! leaf is an HTB of its own with the bands for responses. The bands cannot be in the first HTB, because its priorities
-//! hold for the whole link: the rate left by an idle class would go to the class with the smallest responses, whatever
-//! its weight.
+//! A class is a leaf of the tree with a minimum rate, a maximum rate, and turns in proportion to its weight. Below the
+//! leaf is another HTB with the response bands. The bands cannot be in the root HTB, because its priorities apply to
+//! the whole link: the rate that an idle class leaves would go to the class with the smallest responses, regardless of
+//! weights.
 
 use std::fmt;
 use std::fs;
@@ -20,8 +20,8 @@ use crate::{Error, Interface};
 pub const WEIGHT_MAX: u16 = 1000;
 /// The prefix of the file names.
 const KIND: &str = "classes";
-/// The divisor of the rate per second that gives the minimum length of a turn in bytes: a packet as `segments.rs`
-/// limits them.
+/// The divisor of the link's bytes per second that gives the minimum length of a turn in bytes: one packet, as limited
+/// by `segments.rs`.
 const TURN_PARTS: u64 = 1000;
 const TURN_BYTES_MAX: u64 = 65_536;
 
@@ -34,7 +34,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the bytes per second of this part on a line of `link_bytes_per_s`.
+    /// Returns this part of `link_bytes_per_s`, in bytes per second.
     pub fn of(self, link_bytes_per_s: u64) -> u64 {
         match self {
             Part::Rate(rate) => build::bytes_per_s(rate),
@@ -85,29 +85,28 @@ pub struct ClassRates {
     /// The guaranteed rate, above 0.
     pub guaranteed: u64,
     pub ceiling: u64,
-    /// The rate of the class while all classes have something to send, in bytes per second.
+    /// The rate of the class, in bytes per second, if all classes have something to send.
     pub nominal: u64,
-    /// The bytes that the class sends before another class has its turn.
+    /// The bytes that the class sends before another class gets its turn.
     pub turn_bytes: u32,
 }
 
-/// Returns the maximum sum of the minimum rates of classes, in bytes per second: the link without the shares of other
-/// traffic, of packets without data and of each class.
+/// Returns the maximum sum of the classes' minimum rates, in bytes per second: the link's rate without the shares of
+/// other traffic, of control packets and of each class.
 pub fn room(plan: &Plan) -> u64 {
     let shares = [CONTROL_BAND, OTHER_BAND].map(|band| build::share_bytes_per_s(plan, band));
     let all = shares.iter().sum::<u64>() + plan.classes.len() as u64 * least(plan);
     build::bytes_per_s(plan.rate).saturating_sub(all)
 }
 
-/// Returns the rate guaranteed to each class in addition to its minimum rate: the share of a band. HTB makes a class
-/// that has sent a packet wait for as long as the packet takes at its guaranteed rate before another rate counts.
+/// Returns the rate guaranteed to each class in addition to its minimum rate: the share of one band. HTB makes a class
+/// that has sent a packet wait for as long as the packet takes at the guaranteed rate before another rate counts.
 fn least(plan: &Plan) -> u64 {
     build::share_bytes_per_s(plan, CONTROL_BAND)
 }
 
-/// Returns the rates of the plan's classes. If the minimum rates together are above their maximum sum, as on a line
-/// that has become slower, they are reduced in proportion: a tree that guarantees more than the link would not hold the
-/// link's rate.
+/// Returns the rates of the plan's classes. If the sum of the minimum rates is too high, as on a line that has become
+/// slower, they are reduced in proportion: a tree that guarantees more than the link's rate would exceed it.
 pub fn rates(plan: &Plan, packet_bytes: u64) -> Vec<ClassRates> {
     let (link, room) = (build::bytes_per_s(plan.rate), room(plan));
     let least_ceiling = (RATE_MIN_BITS_PER_S / 8).min(link);
@@ -143,7 +142,7 @@ pub fn check(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Returns an error if the minimum rates together are too high for this rate.
+/// Fails if the sum of the minimum rates is too high for this rate.
 pub fn check_floors(plan: &Plan) -> Result<(), Error> {
     let (link, room) = (build::bytes_per_s(plan.rate), room(plan));
     let floors = plan.classes.iter().filter_map(|share| share.min_rate).map(|min| min.of(link));
@@ -162,7 +161,7 @@ pub fn check_floors(plan: &Plan) -> Result<(), Error> {
     )))
 }
 
-/// Stores the shares, because the kernel stores only rates: a percentage follows the rate of the line.
+/// Stores the shares, because the kernel stores only rates and a percentage must follow the line's rate.
 pub fn keep(interface: &Interface, classes: &[ClassShare]) -> io::Result<()> {
     if classes.is_empty() {
         forget(interface);

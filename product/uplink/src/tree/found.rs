@@ -11,16 +11,16 @@ use crate::netlink::{Socket, attribute, u16_at, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
 use crate::{Error, Interface};
 
-/// Offsets in `struct tc_htb_opt` of the rates in its two `tc_ratespec`.
+/// The offset in `struct tc_htb_opt` of the rate in the first `tc_ratespec`. The next constant is that in the second.
 const HTB_RATE_AT: usize = 8;
 const HTB_CEIL_AT: usize = 20;
 
 #[derive(Debug)]
 pub enum Found {
-    /// The kernel's default, or no discipline.
+    /// The kernel's default discipline, or none.
     Default,
     Ours(Tree),
-    /// Our tree, incomplete: parts of it were removed, or `up` was killed half way.
+    /// Our tree, but incomplete: parts of it were removed, or `up` was killed.
     Broken,
     Others(Qdisc),
 }
@@ -49,7 +49,7 @@ fn inspect(interface: &Interface) -> io::Result<Found> {
     })
 }
 
-/// Returns the plan by which these were made, with these classes of responses; `None` if a part is missing.
+/// Reconstructs the plan of a tree with these qdiscs, classes and shares; `None` if a part is missing.
 fn plan(qdiscs: &[Qdisc], classes: &[Class], shares: Vec<ClassShare>) -> Option<Plan> {
     let class = |id: u32| classes.iter().find(|class| class.id == id);
     let link_bytes_per_s = bytes_per_s(class(LINK_CLASS)?, HTB_CEIL_AT, build::TCA_HTB_CEIL64)?;
@@ -96,14 +96,14 @@ pub fn is_response_leaf(class: u32) -> bool {
     (of == ROOT || is_of_class) && bands.contains(&leaf) && leaf - bands.start >= u32::from(DATA_BAND_FIRST)
 }
 
-/// Returns a rate of an HTB class; the kernel sends the 64-bit attribute only for rates that do not fit in 32 bits.
+/// Returns a rate of an HTB class. The kernel sends the 64-bit attribute only for rates that need more than 32 bits.
 fn bytes_per_s(class: &Class, at: usize, wide: u16) -> Option<u64> {
     let wide = attribute(&class.options, wide).and_then(|value| u64_at(value, 0));
     let narrow = || u32_at(attribute(&class.options, build::TCA_HTB_PARMS)?, at).map(u64::from);
     wide.or_else(narrow)
 }
 
-/// Returns the bytes that an HTB class adds to each packet: the fields of its first `tc_ratespec`.
+/// Returns the framing with which an HTB class counts packets, from its first `tc_ratespec`.
 fn framing(class: &Class) -> Option<Framing> {
     let spec = attribute(&class.options, build::TCA_HTB_PARMS)?;
     Some(Framing {
@@ -123,7 +123,7 @@ fn limit(qdiscs: &[Qdisc], class: u32) -> Option<u32> {
     }
 }
 
-/// Returns the share in thousandths that gave this guarantee; the minimum rate means no share.
+/// Returns the share, in thousandths, from which this guaranteed rate was computed. The minimum rate means no share.
 fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     if share_bytes_per_s <= 1 || link_bytes_per_s == 0 {
         return 0;
@@ -132,7 +132,7 @@ fn permille(share_bytes_per_s: u64, link_bytes_per_s: u64) -> u16 {
     u16::try_from((share_bytes_per_s * 1000 + link_bytes_per_s / 2) / link_bytes_per_s).unwrap_or(u16::MAX)
 }
 
-/// Returns the counters of each band, by number, summed over all classes; zeros for a band that has disappeared.
+/// Returns the counters of each band, by number, summed over all classes; zeros for a band that is gone.
 pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
     let counted = |class: usize, band: u8| {
@@ -144,7 +144,7 @@ pub fn stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     Ok((0..tree.plan.bands).map(of).collect())
 }
 
-/// Returns the counters of each class of responses; zeros for a class that has disappeared.
+/// Returns the counters of each class of responses; zeros for a class that is gone.
 pub fn class_stats(netlink: &mut Socket, tree: &Tree) -> io::Result<Vec<Counted>> {
     let qdiscs = tc::qdiscs(netlink, tree.interface.index)?;
     let counted = |class: usize| {

@@ -1,10 +1,9 @@
-//! The bytes that a line adds to each packet below the interface, so that the shaper counts as many bytes as the line
-//! carries.
+//! The bytes that a line adds to each packet below the interface. The shaper has to count them to match the line.
 //!
-//! HTB itself adds them, per class; a qdisc's size table would do the same with a table. They are counted once per
-//! packet of the stack, so slightly too few bytes are counted for packets of several segments (above about 20 Mbit/s).
+//! HTB itself adds them, per class; a qdisc's size table would do the same with a table. They are added once per packet
+//! of the network stack, so packets of several segments (above about 20 Mbit/s) are slightly undercounted.
 
-/// A kind of line, by the names of CAKE (tc-cake(8)). `Overhead::None` counts a packet as the interface has it.
+/// A kind of line, named as in CAKE (tc-cake(8)). `Overhead::None` counts packets as they are on the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overhead {
     None,
@@ -18,11 +17,11 @@ pub enum Overhead {
     Atm,
 }
 
-/// The overhead of a line in the kernel's numbers, for packets as an interface has them.
+/// The overhead of a line as the kernel's parameters, relative to packets on the interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
     pub overhead_bytes: u16,
-    /// The minimum number of bytes as which a packet counts.
+    /// The minimum number of bytes that a packet counts as.
     pub least_bytes: u16,
     pub is_atm: bool,
 }
@@ -41,7 +40,7 @@ impl Overhead {
         }
     }
 
-    /// Returns the numbers for an interface whose packets have a header of this many bytes before IP.
+    /// Returns the parameters for an interface whose packets have this many header bytes before IP.
     pub fn framing(self, head_bytes: u16) -> Framing {
         let (above_ip, least_bytes) = match self {
             Overhead::None => return Framing::default(),
@@ -54,14 +53,14 @@ impl Overhead {
         Framing { overhead_bytes, least_bytes, is_atm: self == Overhead::Atm }
     }
 
-    /// Returns the kind of line with these numbers; `None` for numbers set by somebody else.
+    /// Returns the kind of line with these parameters; `None` if another program has set them.
     pub fn of(framing: Framing, head_bytes: u16) -> Option<Overhead> {
         Overhead::ALL.into_iter().find(|overhead| overhead.framing(head_bytes) == framing)
     }
 }
 
 impl Framing {
-    /// Returns a text such as `24 bytes a packet, 84 at least`; `None` if packets count as they are.
+    /// Describes the framing, as in `24 bytes a packet, 84 at least`; `None` if packets count unchanged.
     pub fn said(self) -> Option<String> {
         let Framing { overhead_bytes, least_bytes, is_atm } = self;
         let least = if least_bytes > 0 { format!(", {least_bytes} at least") } else { String::new() };

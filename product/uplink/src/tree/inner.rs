@@ -1,8 +1,8 @@
-//! The leaves of the classes of responses, the bands below each, and the filter that finds a packet's class.
+//! The leaves of the classes of responses, the bands below each leaf, and the filter that finds a packet's class.
 //!
-//! The priority of a packet names its band in the HTB of its class, which is not the HTB at the root. At the root, a
-//! program of seven instructions takes the class from the priority's upper half. It is loaded from here, because a tree
-//! does not need clang.
+//! A packet's priority names its band in the HTB of its class, not in the HTB at the root. At the root, a program of
+//! seven instructions reads the class from the upper half of the priority. It is assembled here, because a tree must
+//! not require clang.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,23 +16,23 @@ use crate::constants::CLASSES_MAX;
 use crate::netlink::{Body, NLM_F_CREATE};
 use crate::tc::{Qdisc, RTM_DELTCLASS, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS, tcm};
 
-/// The handle of the first class's HTB, `5760:`, as the upper half of a priority.
+/// The handle of the first class's HTB, `5760:`, as it appears in the upper half of a priority.
 const INNER_FIRST: u32 = 0x5760;
 /// The leaf of the first class, `5745:20`.
 const CLASS_FIRST: u32 = ROOT | 0x20;
-/// The queue of band 0 of the first class, `5800:`; each class has sixteen.
+/// The handle of the queue of the first class's band 0, `5800:`. Each class has sixteen.
 const QUEUE_FIRST: u32 = 0x5800;
-/// The priority of the classes in the HTB at the root: after packets without data, before the traffic of others beyond
-/// its share.
+/// The priority of the classes in the root HTB: after control packets, and before other traffic that exceeds its share.
 const PRIORITY: u8 = 1;
-/// The maximum time, in rounds of all classes' turns, for which a class at its maximum rate may catch up.
+/// The maximum time for which a class at its maximum rate may catch up; it is otherwise the time of two rounds of
+/// turns.
 const ROUNDS_MAX: Nanos = Nanos::from_millis(500);
-/// The rate of the HTB of a class, in bytes per second, so high that it does not shape; its leaf does.
+/// The rate of a class's HTB, in bytes per second. It is so high that the HTB does not shape; its leaf does.
 const UNBOUNDED: u64 = 1 << 34;
 
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
-/// The name of the program: "WE" and its purpose.
+/// The name of the program: "weir" and its purpose.
 const NAME: &str = "weir_class";
 const ETH_P_ALL: u16 = 3;
 
@@ -51,14 +51,14 @@ pub fn queue_of(class: usize, band: u8) -> u32 {
     (QUEUE_FIRST + class as u32 * 16 + u32::from(band)) << 16
 }
 
-/// Makes the HTB of each class with its bands, and the filter.
+/// Creates the HTB of each class with its bands, and the filter.
 pub fn make(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     set(at, plan, 0)?;
     if plan.classes.is_empty() { Ok(()) } else { select(at) }
 }
 
-/// Makes the HTBs of the classes beyond the first `before`, or removes those that the plan no longer has, and changes
-/// the guaranteed shares of the others.
+/// Creates the HTBs of classes from number `before` on, or removes those that the plan no longer has, and updates the
+/// guaranteed shares of the others.
 pub fn set(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     let classes = plan.classes.len();
     for class in before..classes {
@@ -76,7 +76,7 @@ pub fn set(at: &mut At<'_>, plan: &Plan, before: usize) -> io::Result<()> {
     })
 }
 
-/// Makes the leaves of the classes, or changes their rates.
+/// Creates the leaves of the classes, or changes their rates.
 pub fn set_leaves(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     let all = classes::rates(plan, build::packet_bytes(at.mtu_bytes));
     let round_bytes: u64 = all.iter().map(|rates| u64::from(rates.turn_bytes)).sum();
@@ -90,7 +90,7 @@ pub fn set_leaves(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the bands of the classes, or changes their guaranteed shares.
+/// Creates the bands of the classes, or changes their guaranteed shares.
 fn set_bands(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
     for (class, rates) in classes::rates(plan, build::packet_bytes(at.mtu_bytes)).into_iter().enumerate() {
         let (quantum_bytes, burst) = (build::QUANTUM_MAX, build::BURST);
@@ -144,7 +144,7 @@ const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 /// The offset of `priority` in `struct __sk_buff`.
 const PRIORITY_AT: i16 = 32;
 
-/// Returns the instructions: the leaf of the class whose HTB the priority names, or 0, which is no class.
+/// Assembles the program: it returns the leaf of the class whose HTB the priority names, or 0 for no class.
 fn code() -> [u64; 7] {
     // One `struct bpf_insn`: opcode, registers (destination, source), offset, constant.
     let instruction = |code: u8, registers: u8, offset: i16, constant: u32| {

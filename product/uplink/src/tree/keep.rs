@@ -1,8 +1,8 @@
 //! Stores the qdisc that an interface had before the tree replaced it, so that `down` can restore it.
 //!
 //! It is stored in a small file in /run/weir, named after the numbers of the network namespace and of the interface.
-//! These numbers live as long as the qdisc itself could: after a restart of the machine there is neither the file nor
-//! the tree.
+//! These numbers are valid for as long as the qdisc itself could exist: after a restart of the machine, both the file
+//! and the tree are gone.
 
 use std::fs;
 use std::io;
@@ -15,8 +15,8 @@ use crate::{Counted, Error, Interface};
 /// The prefix of the file names.
 const KIND: &str = "replaced";
 
-/// The kinds, without anything below them, that can be recreated from the options that the kernel reports (Linux 7.2;
-/// for choke and fq_pie it does not accept its own report).
+/// The kinds of discipline that can be recreated from the options that the kernel reports, if nothing is below them
+/// (Linux 7.2; the kernel does not accept its own report for choke and fq_pie).
 pub const RESTORABLE: &[&str] =
     &["bfifo", "cake", "codel", "fq", "fq_codel", "hhf", "pfifo", "pfifo_fast", "pfifo_head_drop", "pie", "sfb", "sfq"];
 
@@ -25,7 +25,7 @@ pub fn is_restorable(qdisc: &Qdisc) -> bool {
     RESTORABLE.contains(&qdisc.kind.as_str())
 }
 
-/// Stores it until [`restore`] or [`forget`].
+/// Stores the discipline until [`restore`] or [`forget`].
 pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let options: String = qdisc.options.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {:x} {options}", qdisc.kind, qdisc.handle);
@@ -40,7 +40,7 @@ pub fn kept(interface: &Interface) -> Option<Qdisc> {
     parse(&leftovers::read(&path(KIND, interface).ok()?, interface)?)
 }
 
-/// Forgets the stored discipline, which will not be restored.
+/// Removes the stored discipline, which will not be restored.
 pub fn forget(interface: &Interface) {
     if let Ok(path) = path(KIND, interface) {
         // Usually there is no such file.

@@ -1,15 +1,16 @@
-//! The files in /run/weir that record the state to be restored by `down`, and their removal when their network
+//! The files in /run/weir that record the state that `down` must restore, and their removal when their network
 //! namespace ends.
 //!
-//! A file is named after the numbers of its namespace and of the interface in it, which live as long as the tree could.
-//! A namespace that disappears takes its tree along and leaves the file, without any notification from the kernel.
-//! Every `up` or `down` of any interface therefore removes the files of namespaces that no longer exist.
+//! A file is named after the number of its namespace and the number of the interface in it, which are valid for as long
+//! as the tree could exist. A namespace that ends takes its tree along and leaves the file, without any notification
+//! from the kernel. Every `up` or `down` of any interface therefore removes the files of namespaces that no longer
+//! exist.
 //!
-//! A namespace lives as long as a thread is in it, a file system holds it (`ip netns`), or a process has it open. All
+//! A namespace exists as long as a thread is in it, a file system holds it (`ip netns`), or a process has it open. All
 //! of these are searched for in /proc. If anything there cannot be read, or not all processes are visible, nothing is
-//! removed: a superfluous file costs some bytes until the next start of the machine, a missing file costs the qdisc
-//! that was there before. Only process 1 may be unreadable, as in sandboxes: it is in the first namespace, and so are
-//! other processes.
+//! removed: a superfluous file costs some bytes until the next restart, but a missing file costs the qdisc that must be
+//! restored. Only process 1 may be unreadable, as in sandboxes: it is in the first namespace, and so are other
+//! processes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,9 +25,9 @@ use crate::{Error, Interface};
 
 /// The folder of the files; it disappears at a restart of the machine, as the trees do.
 pub(crate) const FOLDER: &str = "/run/weir";
-/// The prefixes of the file names, as in `replaced-4026531840-2`.
+/// The prefixes of the file names: `replaced` in `replaced-4026531840-2`.
 const KINDS: [&str; 8] = ["replaced", "segments", "upper", "attached", "line", "classes", "change", "gain"];
-/// The ending of the name of a file that a process writes, after the number of the process.
+/// The suffix of a file that is being written, after the number of the writing process.
 const UNFINISHED: &str = "new";
 /// The number of the first PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO): all processes are visible from
 /// it.
@@ -222,7 +223,8 @@ fn remove(files: &[Kept]) {
     }
 }
 
-/// Removes from `numbers` the numbers of existing network namespaces. Returns an error if not everything could be examined.
+/// Removes from `numbers` the numbers of existing network namespaces. Returns an error if not everything could be
+/// examined.
 fn take_out_living(numbers: &mut BTreeSet<u64>) -> io::Result<()> {
     // Usually the mounts of `ip netns` and our own namespace account for all of them.
     take_out_of_process(numbers, Path::new("/proc/self"))?;

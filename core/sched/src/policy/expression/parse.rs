@@ -66,7 +66,7 @@ enum Kind {
     Other,
 }
 
-/// How a value changes while its job is served.
+/// The change of a value while its job is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Motion {
     can_fall: bool,
