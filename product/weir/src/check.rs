@@ -1,4 +1,4 @@
-//! `weir check`: prints the mistakes of a configuration and everything that would keep it from running, or explains its
+//! `weir check`: prints the mistakes in a configuration and everything that would keep it from running, or explains its
 //! effect on a request. It changes nothing.
 
 use std::io::Write;
@@ -74,7 +74,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     report(&args.file)
 }
 
-/// Prints that a file is correct and the warnings of a start, or all its mistakes.
+/// Prints that a file is correct, with the warnings of a start, or prints all its mistakes.
 pub fn report(file: &Path) -> Result<(), Failure> {
     let (configuration, name) = (read(file)?, file.display().to_string());
     let remarks = try_out(&configuration, file)?;
@@ -89,14 +89,14 @@ fn read(file: &Path) -> Result<Configuration, Failure> {
     })
 }
 
-/// Prints all mistakes, and returns a failure with their number.
+/// Prints all mistakes. Returns a failure with their number.
 fn refused(mistakes: &[Remark], files: &FileNames, file: &str) -> Failure {
     let lines = mistakes.iter().map(|mistake| mistake.line(files) + "\n").collect();
     let count = count(mistakes.len(), "mistake", "mistakes");
     print(lines).err().unwrap_or(Failure::Failed(format!("{file}: {count}")))
 }
 
-/// Returns the warnings of a start, or a failure with everything that would keep it from running.
+/// Returns the warnings of a start, or a failure with everything that would keep the server from running.
 fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Failure> {
     let mut wanted = configuration.clone();
     let process = &mut wanted.settings.process;
@@ -121,7 +121,7 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
     Err(refused(&mistakes, &configuration.files, &file.display().to_string()))
 }
 
-/// Completes a remark about an address in use, which is normal if a Weir uses the address.
+/// Completes a remark about an address that is in use, which is normal if another Weir uses it.
 fn told_of_use(remark: String) -> String {
     match remark.ends_with(server::IN_USE) && running::servers_here().is_empty() {
         true => remark + ": by another program, unless the service manager holds it for Weir; no Weir runs here",
@@ -152,7 +152,7 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
     Some(Remark { at: place_of(&settings.held, "server.admin").unwrap_or(Place::START), said })
 }
 
-/// Returns the counts, followed by the notes.
+/// Returns the numbers of sites and other settings, followed by the notes.
 fn summary(configuration: &Configuration, file: &str) -> String {
     let counts = [
         count(configuration.settings.listeners.len(), "listener", "listeners"),

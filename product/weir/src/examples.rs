@@ -1,4 +1,4 @@
-//! Tests that the examples in the documentation are right: every piece of a configuration, and every command line of `weir`.
+//! Tests the examples in the documentation: every excerpt of a configuration, and every command line of `weir`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,8 @@ use super::Cli;
 
 /// Pages whose configurations are for the laboratory.
 const OTHERS: [&str; 3] = ["weirlab.md", "workloads.md", "line-experiments.md"];
-/// Text before and after a piece of a configuration; with one of these pairs every piece must be a correct file.
+/// Text to put before and after an excerpt of a configuration. Every excerpt must be a correct file with one of these
+/// pairs.
 const AROUND: [(&str, &str); 7] = [
     ("", ""),
     ("[[site]]\nroot = '/srv/www'\n", ""),
@@ -112,7 +113,7 @@ fn every_command_line_parses() {
     assert!(count >= 25, "{count} command lines");
 }
 
-/// The words of a line that runs `weir`, alone, as root or in a container.
+/// Returns the words of a line that runs `weir`, directly, as root or in a container.
 fn command(line: &str) -> Option<Vec<&str>> {
     // Without a comment, or another program that reads the output.
     let line = line.split(" # ").next()?.split(" | ").next()?.split(" >").next()?.trim();
@@ -127,7 +128,7 @@ fn command(line: &str) -> Option<Vec<&str>> {
     }
 }
 
-/// The words as a shell takes them, whole words in quotes too.
+/// Splits a line into words like a shell, with quotes around whole words only.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (at, part) in line.split('\'').enumerate() {
@@ -136,7 +137,7 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// The parser, `--help-all` and the page have the same policies.
+/// Checks that the parser, `--help-all` and the page list the same policies.
 #[test]
 fn every_policy_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! The answer to one request, from a temporary server inside this process.
+//! Finds the answer to one request, with a temporary server inside this process.
 
 mod asked_server;
 mod forms;
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
     pub headers: &'a [String],
 }
 
-/// Returns a line each for the status, the file and every field, or the reason why there is no answer.
+/// Returns a line for each of the status, the file and every field, or the reason why there is no answer.
 pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanation, asked: &Asked) -> String {
     let mut lines = String::new();
     let is_secure = asked.url.starts_with(HTTPS);
@@ -60,7 +60,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     lines
 }
 
-/// Returns the Alt-Svc field for HTTP/3, which the temporary server does not send.
+/// Returns the Alt-Svc field that announces HTTP/3, which the temporary server does not send.
 fn alternative(configuration: &Configuration, url: &str) -> Option<String> {
     let listeners = configuration.settings.listeners.iter().map(|listener| &listener.value);
     let secure: Vec<_> = listeners.filter(|listener| listener.is_secure).collect();
@@ -71,7 +71,7 @@ fn alternative(configuration: &Configuration, url: &str) -> Option<String> {
     alternative.map(|value| format!("Alt-Svc: {value}"))
 }
 
-/// Returns false with bands, because the kernel cannot order datagrams.
+/// Returns false with bands, because the kernel cannot order the datagrams of a response.
 fn orders_http3(configuration: &Configuration) -> bool {
     configuration.settings.uplink.shaping != config::Shaping::Bands
 }
@@ -105,18 +105,18 @@ fn script_line(configuration: &Configuration, site: &Site, file: &Path, path: &[
     format!("{noun}: {}{why}{place}\n", found.display())
 }
 
-/// The place of a key of a site, in brackets.
+/// Returns the place of a site's key, in brackets.
 fn place_of(configuration: &Configuration, site: &Site, key: &str) -> String {
     let at = site.held.iter().find(|held| held.key == key).and_then(|held| held.at);
     at.map(|at| format!(" ({}:{})", configuration.files.name_of(at), at.line)).unwrap_or_default()
 }
 
-/// Returns the path in a root that a request's decoded path leads to.
+/// Returns the path in a root for a request's decoded path.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
 }
 
-/// Returns a line for the file of the answer or the listed folder, and the reason if its name differs from the path.
+/// Returns a line with the file of the answer or the listed folder, and the reason if its name differs from the path.
 fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8], status: &str) -> String {
     let tries = &site.answers.tries;
     let found = if status.starts_with("200") { file_of(site, file, path) } else { None };
@@ -140,7 +140,7 @@ fn file_line(configuration: &Configuration, site: &Site, file: &Path, path: &[u8
 const FALLBACK: &str = "site.fallback";
 const CLEAN: &str = "site.clean_urls";
 
-/// Returns the file of the answer or the listed folder, and the key that gives it another name than the path's.
+/// Returns the file of the answer or the listed folder, and the key because of which its name differs from the path.
 fn file_of(site: &Site, file: &Path, path: &[u8]) -> Option<(PathBuf, Option<&'static str>)> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
     let below = |path: &[u8]| below(&root, path);

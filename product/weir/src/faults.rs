@@ -1,9 +1,9 @@
-//! The places in a configuration of the files and addresses that the server could not open.
+//! Finds the keys in a configuration whose files or addresses the server could not open.
 
 use config::{Configuration, Held, Place, Remark, Site};
 use server::{Fault, Part, ShapingError, SitesError, StartError};
 
-/// Returns true if a key of the configuration is the cause of the fault.
+/// Returns true if a key of the configuration caused the fault.
 pub fn is_of_key(Fault { of, error }: &Fault) -> bool {
     let is_of_server = match cause_of(error) {
         StartError::Listen(..) | StartError::Udp(..) | StartError::Privileges(_) => true,
@@ -13,7 +13,7 @@ pub fn is_of_key(Fault { of, error }: &Fault) -> bool {
     of.is_some() || is_of_server
 }
 
-/// Returns a fault as a remark at the key that names the file or the address.
+/// Converts a fault to a remark at the key that names the file or the address.
 pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
     let said = units::plain(&error.to_string()).into_owned();
     let settings = &configuration.settings;
@@ -39,7 +39,7 @@ pub fn fault_in(configuration: &Configuration, Fault { of, error }: &Fault) -> R
     }
 }
 
-/// Returns a remark about shaping that this machine does not support, at the key that asks for it.
+/// Returns a remark about shaping that this machine does not support, at the key that requests it.
 pub fn shaping_in(configuration: &Configuration, error: &ShapingError) -> Remark {
     let settings = &configuration.settings;
     let at = match error {

@@ -1,4 +1,4 @@
-//! `weir completions` and `weir manual`: files that a package has in addition to the program.
+//! `weir completions` and `weir manual`: generate files that a package contains in addition to the program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub fn manual(args: &Manual) -> Result<(), Failure> {
     std::fs::write(args.folder.join("weir.toml.5"), config::manual()).map_err(failed)
 }
 
-/// Writes the page of a command and the pages of its subcommands.
+/// Writes the manual page of a command and those of its subcommands.
 fn pages(command: &Command, name: &str, folder: &Path) -> std::io::Result<()> {
     std::fs::write(folder.join(format!("{name}.1")), page(command, name)?)?;
     below(command).try_for_each(|below| pages(below, &format!("{name}-{}", below.get_name()), folder))
@@ -59,7 +59,7 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set())
 }
 
-/// The page of a single command in the format of man(7).
+/// Returns the manual page of a command in the format of man(7).
 fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
     let titled = command.clone().display_name(name.to_owned()).disable_help_subcommand(true);
     // clap_mangen leaves out flags that only `--help-all` shows; a manual page has all of them.

@@ -16,7 +16,7 @@ pub struct Args {
     user: Option<String>,
 }
 
-/// Reads a password (at a terminal twice and without echo) and prints the line of its user.
+/// Reads a password (at a terminal twice and without echo) and prints the user's line.
 pub fn main(args: Args) -> Result<(), Failure> {
     if let Some(user) = args.user.as_ref().filter(|user| user.is_empty() || user.contains([':', '\n', '\r'])) {
         return Err(Failure::Usage(format!("user `{}`: expected a name without a colon", units::plain(user))));
@@ -28,7 +28,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks at the terminal.
+/// Asks for the password at the terminal, twice.
 fn asked() -> Result<Vec<u8>, Failure> {
     let hidden = Hidden::new()?;
     let ask = |text: &str| -> io::Result<Vec<u8>> {
@@ -46,7 +46,7 @@ fn asked() -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Reads the first line without its end. Of a longer line, reads one byte more than a password may have.
+/// Reads the first line without its end. Reads at most one byte more than a password may have.
 fn line(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let (mut read, mut byte) = (Vec::new(), [0]);
     while read.len() <= PASSWORD_BYTES_MAX && from.read(&mut byte)? == 1 && byte[0] != b'\n' {
@@ -58,7 +58,7 @@ fn line(from: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// A terminal whose echo is off until this is dropped.
+/// A terminal whose echo is disabled until this is dropped.
 struct Hidden(Termios);
 
 impl Hidden {

@@ -1,12 +1,13 @@
-//! The processes that do for a server what it may not do itself. One reads certificates and keys for a server that has
-//! switched to another user; the other runs the operator's program for DNS records. A third is the nginx of the demo.
+//! Helper processes, which do things for a server that the server itself may not do. One reads certificates and keys
+//! for a server that has switched to another user; another runs the operator's program for DNS records. A third is the
+//! nginx of the demo.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// Returns the main function for a process of this name, if a server starts processes under that name.
+/// Returns the main function of a helper process with this name; `None` for any other name.
 pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     match name.to_str()? {
         server::service_manager::KEYS_NAME => Some(server::service_manager::keep_keys),
@@ -16,8 +17,7 @@ pub fn of_name(name: &std::ffi::OsStr) -> Option<fn() -> std::io::Result<()>> {
     }
 }
 
-/// Runs until the server ends. Signals are ignored, because a signal to all processes named `weir` is meant for the
-/// server.
+/// Runs until the server ends. Ignores signals, because a signal to all processes named `weir` is meant for the server.
 pub fn run(main: fn() -> std::io::Result<()>) -> ExitCode {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2] {
         if signal_hook::flag::register(signal, Arc::default()).is_err() {

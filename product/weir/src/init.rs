@@ -1,7 +1,7 @@
-//! `weir init`: asks four questions and writes a configuration that `weir check` accepts.
+//! `weir init`: asks up to four questions and writes a configuration that `weir check` accepts.
 //!
-//! The questions depend on earlier answers, so they are a table of conditions, usual answers and checks. A flag answers
-//! its question in advance and is checked in the same way.
+//! Later questions depend on earlier answers, so the questions are a table of conditions, default answers and checks. A
+//! flag answers its question in advance and is checked in the same way.
 
 mod recipe;
 
@@ -24,7 +24,7 @@ Examples:
   weir init --serve app --folder dist --domain example.org --defaults
   weir init --serve program --program :3000 --certificate none --defaults";
 
-/// Maximum number of tries for a question at a terminal.
+/// The maximum number of attempts to answer a question at a terminal.
 const TRIES_MAX: usize = 5;
 
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ struct Question {
     field: fn(&mut Answers) -> &mut Option<String>,
     is_asked: fn(&Answers) -> bool,
     usual: fn(&Answers) -> String,
-    /// Returns an error for a wrong answer, as a sentence with the right form. The path is the file to write.
+    /// Returns an error for a wrong answer: a sentence with the correct form. The path is the file to write.
     check: fn(&Answers, &Path) -> Result<(), String>,
 }
 
@@ -153,7 +153,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 /// The source of answers.
 struct Asking<'a> {
-    /// The input; `None` to take the usual answers.
+    /// The input; `None` to take the default answers.
     from: Option<&'a mut dyn BufRead>,
     to: &'a mut dyn Write,
     /// Maximum number of tries for a question.
@@ -183,7 +183,7 @@ impl Asking<'_> {
         Ok(answers)
     }
 
-    /// Asks a question until its answer is right, at most [`Asking::tries`] times.
+    /// Asks a question until its answer is valid, at most [`Asking::tries`] times.
     fn ask(&mut self, question: &Question, answers: &mut Answers) -> Result<(), Failure> {
         let usual = (question.usual)(answers);
         for attempt in 1.. {
@@ -212,7 +212,7 @@ impl Asking<'_> {
     }
 }
 
-/// Returns the mistake about a flag whose question does not occur with the other answers.
+/// Returns a message about a flag whose question is not asked with the other answers.
 fn without_effect(flag: &str, answers: &Answers) -> String {
     let (other, word) = match flag {
         "--cert" | "--key" => ("--certificate", &answers.certificate),

@@ -1,4 +1,4 @@
-//! `weir attach` in a build without BPF: refuses with an explanation.
+//! `weir attach` in a build without BPF: it refuses with an explanation.
 
 use ::uplink::Interface;
 use cli::Failure;

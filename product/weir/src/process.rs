@@ -1,4 +1,5 @@
-//! A process held by a descriptor (pidfd_open(2)), so that a later process with the same number is not mistaken for it.
+//! A process held by a file descriptor (pidfd_open(2)), so that a later process with the same number cannot be mistaken
+//! for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process. Holds `None` if the process had already ended.
+/// A process; `None` if it had already ended.
 pub struct Process(Option<OwnedFd>);
 
 impl Process {
@@ -25,7 +26,7 @@ impl Process {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for the end of the process, at most for this time. A zombie has ended too.
+    /// Waits for the process to end, at most this long. A zombie counts as ended.
     pub fn ends_within(&self, wait: Duration) -> bool {
         let Some(process) = &self.0 else { return true };
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };

@@ -55,7 +55,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true if the program file was replaced since the server started, as a package does. False if that is unknown.
+/// Returns true if the program file was replaced after the server started, for example by a package. False if that is
+/// unknown.
 fn runs_another_program(pid: u32) -> bool {
     let file = |process: &str| std::fs::metadata(format!("/proc/{process}/exe")).map(|it| (it.dev(), it.ino())).ok();
     file(&pid.to_string()).is_some_and(|other| Some(other) != file("self"))

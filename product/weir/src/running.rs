@@ -1,4 +1,4 @@
-//! The server that a command is for, found by its process number, by a file with that number, or as the only running
+//! Finds the server that a command is for: by its process number, by a file with that number, or as the only running
 //! server.
 
 use std::io::{ErrorKind, Read};
@@ -25,11 +25,12 @@ pub struct Which {
 
 /// PID_MAX_LIMIT of the kernel.
 const PID_MAX: u32 = 1 << 22;
-/// Maximum size of a PID file; a number and a line end take 8.
+/// The maximum size of a PID file. A number and a line end take 8 bytes.
 const PID_FILE_BYTES_MAX: u64 = 64;
-/// Maximum size of an answer; one with 10,000 mistakes or 10,000 classes is shorter.
+/// The maximum size of an answer. An answer with 10,000 mistakes or 10,000 classes is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// The maximum time between two parts of an answer. A stopped server (SIGSTOP) accepts the query and gives no answer.
+/// The maximum time between two parts of an answer. A stopped server (SIGSTOP) accepts the connection and sends
+/// nothing.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Which {
@@ -42,7 +43,8 @@ impl Which {
         }
     }
 
-    /// The process number for a command that changes the server. Without a number it is the user's own server ([`is_own`]).
+    /// The process number for a command that changes the server. If none is given, it is the user's own server
+    /// ([`is_own`]).
     pub fn pid_to_change(&self, command: &str) -> Result<u32, Failure> {
         if self.pid.is_some() || self.pid_file.is_some() {
             return self.pid(command);
@@ -63,17 +65,17 @@ impl Which {
         }
     }
 
-    /// Returns true if no server is named.
+    /// Returns true if the arguments name no server.
     pub fn is_any(&self) -> bool {
         self.pid.is_none() && self.pid_file.is_none()
     }
 
-    /// The server with this process number.
+    /// Selects the server with this process number.
     pub fn fixed(pid: u32) -> Which {
         Which { pid: Some(pid), pid_file: None }
     }
 
-    /// The process number, and the answer on the socket of this name; `command` is for messages.
+    /// Returns the process number, and the answer from the socket with this name. `command` is used in messages.
     pub fn ask(&self, name: &str, command: &str) -> Result<(u32, String), Failure> {
         let pid = self.pid(command)?;
         let answer = ask(pid, name, command)?;
@@ -104,7 +106,7 @@ pub fn servers_here() -> Vec<u32> {
     servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
 }
 
-/// Returns the server that has taken over the sockets of this one (`weir upgrade`).
+/// Returns the server that has taken over this one's sockets (`weir upgrade`).
 pub fn successor_of(pid: u32) -> Option<u32> {
     let pid = pid.to_string();
     let is_named = |started: &Started| started.variables.iter().any(|(name, value)| name == VARIABLE && *value == *pid);
@@ -132,8 +134,8 @@ fn the_only_one(all: &[u32], command: &str) -> Result<u32, Failure> {
     }
 }
 
-/// Returns true for the user's own server: it runs as the same user, and was started from the current folder, or with
-/// that folder or a file in it. A server of another folder or user is changed only if it is named.
+/// Returns true for the user's own server: it runs as the same user, and was started in the current folder, or with
+/// that folder or a file in it as an argument. Servers of other folders or users are changed only if they are named.
 fn is_own(pid: u32) -> bool {
     let Ok((started, account, _)) = description(pid) else { return false };
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
@@ -146,7 +148,7 @@ fn is_from(started: &Started, here: &Path) -> bool {
     started.folder == here || named.into_iter().any(is_here)
 }
 
-/// A line for each server: a command to copy, and how the server was started.
+/// Returns a line for each server: a command to copy, and how the server was started.
 fn commands(command: &str, pids: &[u32]) -> String {
     let own = rustix::process::geteuid();
     let line = |pid: &u32| {
@@ -170,7 +172,7 @@ fn unit(pid: u32, started: &Started) -> Option<String> {
     group.ends_with(".service").then(|| group.to_string())
 }
 
-/// Returns the processes with a listening socket, each once, because connections have the name of their listener.
+/// Returns the processes with a listening socket, each once; a connection has the name of its listener.
 fn servers(listed: &str) -> Vec<u32> {
     let pids = listed.lines().filter_map(|line| line.rsplit('@').next()?.strip_prefix(NAME)?.trim().parse().ok());
     let mut pids: Vec<u32> = pids.collect();
@@ -179,14 +181,14 @@ fn servers(listed: &str) -> Vec<u32> {
     pids
 }
 
-/// The command line of a process as a comment; empty if it cannot be read.
+/// Returns the command line of a process as a comment; empty if it cannot be read.
 fn started_as(pid: u32) -> String {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
     if words.trim().is_empty() { String::new() } else { format!("   # {}", cli::one_line(&words)) }
 }
 
-/// Connects and reads the answer. Any process can take the name, so the process number of the peer is checked.
+/// Connects and reads the answer. Any process can use the socket's name, so the peer's process number is checked.
 fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
         let why = match error.kind() {

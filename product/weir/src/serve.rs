@@ -1,4 +1,4 @@
-//! `weir serve`: starts a server as the flags say, and stops it at a signal.
+//! `weir serve`: starts a server according to its flags, and stops it at a signal.
 
 mod acme;
 mod addresses;
@@ -98,7 +98,7 @@ pub struct Args {
     flags: Flags,
 }
 
-/// The flags of a server, whatever it serves.
+/// The flags that all kinds of server have.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
     /// Address and port, or :8080 for all addresses; port 0 selects a free port; repeatable
@@ -273,13 +273,14 @@ pub struct Flags {
 const STARVATION_SHARE: Share = Share::from_permille(server::GUARD_PERMILLE as u16).expect("a share");
 const OTHER_TRAFFIC_SHARE: Share = Share::from_permille(server::CROSS_SHARE_PERMILLE as u16).expect("a share");
 
-/// The default address, which only this machine reaches.
+/// The default address, which only this machine can reach.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Maximum number of connections: each has at least one response, and `sched::Scheduler` takes this many (rounded down from 2^20).
+/// The maximum number of connections. Each has at least one response, so it is the scheduler's maximum, rounded down
+/// from 2^20.
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
-/// Maximum requests per second, which are counted in thousandths.
+/// The maximum requests per second, which are counted in thousandths.
 const CLIENT_REQUESTS_MAX: i64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -287,7 +288,7 @@ enum Shaping {
     Auto,
     Paced,
     Bands,
-    /// `bands` by the rule of the papers, which `weirlab run` compares with.
+    /// `bands` by the papers' rule, with which `weirlab run` compares.
     #[value(hide = true)]
     BandsAtOnce,
     Off,
@@ -305,7 +306,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
-/// Serves this site alone with these flags.
+/// Serves only this site, with these flags.
 fn serve_site(site: SiteConfig, mut flags: Flags) -> Result<(), Failure> {
     let domains = flags.acme.domains.clone();
     flags.user = acme::default_user(&flags).or(flags.user);
@@ -346,19 +347,20 @@ fn certificate(flags: &Flags) -> Option<Certificate> {
 /// The addresses to listen at.
 struct Addresses {
     listen: Vec<Listen>,
-    /// True if connections to the default address, and to a passed socket of another address, use TLS.
+    /// True if connections to the default address, and to passed sockets with other addresses, use TLS.
     is_secure: bool,
     /// True if the default address accepts HTTP/3.
     has_http3: bool,
 }
 
-/// The part of a configuration that can be read again while the server runs.
+/// The part of a configuration that can be reloaded while the server runs.
 struct Hosted {
     sites: Vec<SiteConfig>,
     classes: Option<ClassesConfig>,
 }
 
-/// Serves these sites at these addresses; without any, on the sockets of a service manager or at the default address.
+/// Serves these sites at these addresses. Without addresses, uses the sockets of a service manager or the default
+/// address.
 fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -> Result<(), Failure> {
     // Must come before anything opens a descriptor that could be mistaken for one of them.
     let Given { passed, admin, predecessor } = Given::take()?;
@@ -400,7 +402,8 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     end(server, &notifier, successor)
 }
 
-/// Stops the server after a signal, a failure, or the start of a successor, which notices the end of this process.
+/// Stops the server after a signal, a failure, or the start of a successor. The successor notices the end of this
+/// process.
 fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successor>) -> Result<(), Failure> {
     if let Some(failure) = server.failure() {
         return Err(failure.into());
@@ -419,7 +422,7 @@ fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successo
     Ok(server.stop_handed_over()?)
 }
 
-/// The notifier of the service manager, and the reason if it cannot be notified.
+/// Returns the notifier for the service manager, and the reason if the service manager cannot be notified.
 fn notifier() -> (Notifier, Option<String>) {
     match Notifier::from_env() {
         Ok(notifier) => (notifier, None),
@@ -522,7 +525,8 @@ mod tests {
         )
     }
 
-    /// `--help` and the server both have the defaults: a change of one alone would have no effect, or an undocumented one.
+    /// `--help` and the server both have the defaults: a change of one alone would have no effect, or an undocumented
+    /// one.
     #[test]
     fn the_defaults_of_the_flags_are_the_servers() {
         let Alone { flags } = Alone::parse_from(["serve", "--shaping", "off"]);

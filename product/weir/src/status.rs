@@ -1,4 +1,4 @@
-//! `weir status`: prints the uplink of a running server, the times of its responses, the counts and the objective of
+//! `weir status`: prints the uplink of a running server, the times of its responses, the counters and the objective of
 //! each class, and the certificates by ACME. With `--routes`, prints the sizes that the server has learned from the
 //! responses of upstreams.
 
@@ -63,7 +63,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
-/// Prints what the server reports of its uplink, once a second.
+/// Prints the server's report about its uplink once a second.
 fn watch(args: &Args) -> Result<(), Failure> {
     let which = Which::fixed(args.which.pid(WATCH)?);
     for second in 0..args.seconds.unwrap_or(u64::MAX) {
@@ -116,7 +116,7 @@ fn said(told: &Value) -> Vec<String> {
 
 const CERTIFICATE_HEADER: [&str; 4] = ["certificate", "expires", "next order", "last failure"];
 
-/// The rows of the certificates by ACME, if there are any; `now` is in seconds since 1970.
+/// Returns the rows about certificates by ACME, if there are any; `now` is in seconds since 1970.
 fn certificates(told: &Value, now: u64) -> Vec<String> {
     let hosts = told["hosts"].as_array().map_or(&[][..], Vec::as_slice);
     if hosts.is_empty() {
@@ -159,7 +159,7 @@ fn from_now(at: u64, now: u64) -> String {
     }
 }
 
-/// Minimum difference of mean times; smaller ones do not come from the order.
+/// The minimum difference between mean times; smaller ones do not come from the order.
 const ALIKE_S: f64 = 0.001;
 pub const UNCOUNTED: &str =
     "times of responses are not counted: start the server with --admin 127.0.0.1:9180 (server.admin)";
@@ -174,8 +174,8 @@ pub fn worth(told: &Value) -> Option<String> {
     told["order"]["text"].as_str().map(String::from)
 }
 
-/// The rows of a table: the times of complete responses by size, and the times that they would have had if all
-/// responses took turns.
+/// Returns the rows of a table: the times of complete responses by size, and the times that they would have had if all
+/// responses had taken turns.
 pub fn sizes(told: &Value) -> Vec<[String; 5]> {
     let mut rows = vec![["responses", "ended", "mean", "if all took turns", "times sooner"].map(String::from)];
     for of_size in told["sizes"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -202,7 +202,7 @@ pub fn duration(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", figures(seconds * 1000.0, 3)) } else { format!("{} s", figures(seconds, 3)) }
 }
 
-/// Formats a number with this many digits, more if its whole part has more.
+/// Formats a number with this many digits, or more if its integer part has more.
 fn figures(number: f64, figures: usize) -> String {
     let before = if number >= 1.0 { number.log10() as usize + 1 } else { 1 };
     format!("{number:.*}", figures.saturating_sub(before))
@@ -255,7 +255,7 @@ pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
     }
 }
 
-/// The message about an incomplete answer, left by a server that ended while it wrote the answer.
+/// Returns the message about an incomplete answer from a server that ended while writing it.
 fn unreadable(answer: &str, error: &serde_json::Error) -> String {
     let bytes = answer.len();
     format!("an answer of {bytes} bytes is no JSON ({error}), expected a whole object: run `weir status` again")
@@ -299,7 +299,7 @@ fn met(counts: &Value) -> Option<String> {
     Some(format!("{percent:.1} % of {}, burn {burn:.1}", counts["responses"]))
 }
 
-/// Aligns columns, with two blanks between them.
+/// Aligns columns, separated by two spaces.
 pub fn aligned<R: AsRef<[String]>>(rows: &[R]) -> Vec<String> {
     let columns = rows.first().map_or(0, |row| row.as_ref().len());
     let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);

@@ -66,7 +66,7 @@ struct Told {
     attaches: Attaches,
 }
 
-/// The status of a server, at the last reading and at the one before.
+/// The status of a server: the latest, and the one before.
 struct OfServer {
     pid: u32,
     now: Value,
@@ -74,7 +74,7 @@ struct OfServer {
 }
 
 impl Told {
-    /// The page, on a screen of this many rows if there is one.
+    /// Returns the page, for a screen of this many rows if there is one.
     fn blocks(&self, screen_rows: Option<usize>) -> Vec<Block> {
         let attached = self.attaches.blocks();
         let Some(OfServer { pid, now, before }) = &self.server else { return attached };
@@ -88,7 +88,7 @@ impl Told {
         blocks
     }
 
-    /// Reads everything again, after `passed`.
+    /// Reads everything again, after the time `passed`.
     fn again(&mut self, passed: Duration) -> Result<(), Failure> {
         self.attaches.read();
         if let Some(server) = &mut self.server {
@@ -99,8 +99,8 @@ impl Told {
 }
 
 impl OfServer {
-    /// Queries the server again. A server that has answered before but no longer serves has ended or has a successor,
-    /// which is then shown.
+    /// Queries the server again. If a server that has answered before no longer serves, it has ended or has a
+    /// successor, which is shown instead.
     fn again(&mut self, passed: Duration) -> Result<(), Failure> {
         match ask(&Which::fixed(self.pid)) {
             Ok((_, now)) => self.before = Some((passed, std::mem::replace(&mut self.now, now))),
@@ -115,7 +115,7 @@ impl OfServer {
     }
 }
 
-/// Shows the page until ctrl-c or the end of the server.
+/// Shows the page until ctrl-c or until the server ends.
 fn watch(mut told: Told) -> Result<(), Failure> {
     let mut screen = Screen::open()?;
     let mut at = Instant::now();

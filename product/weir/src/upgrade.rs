@@ -37,17 +37,17 @@ Examples:
   weir upgrade --pid 1234
   sudo weir upgrade -- run /etc/weir/weir.toml";
 
-/// Environment variables of the service manager that are for one process only.
+/// Environment variables of the service manager that are meant for one process only.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
 
-/// The interval of checks whether a child has stopped, and their number.
+/// The interval between checks whether a child has stopped. The next constant is their number.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
 const STOP_LOOKS_MAX: usize = 100;
 
 /// Environment variables for notifications of a service manager: readiness and the watchdog.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
-/// The socket of the system's manager. Root notifies no other, whatever a server says.
+/// The socket of the system's service manager. Root notifies no other manager, whatever a server says.
 const NOTIFY_SOCKET_OF_SYSTEM: &str = "/run/systemd/notify";
 
 #[derive(Debug, clap::Args)]
@@ -64,8 +64,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     replace(args.which.pid_to_change("upgrade")?, &args.words)
 }
 
-/// Starts a process that replaces the server `old`, with these words, or with the words of that server if these are
-/// empty.
+/// Starts a process that replaces the server `old`, with these words as its command line, or with the server's own if
+/// they are empty.
 pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     if old == 1 {
         let why = "with process 1 its container ends; start another container in its place";
@@ -104,7 +104,7 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     }
 }
 
-/// The failure of a server that does not describe its start.
+/// Returns the failure for a server that does not describe its start.
 fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
     let why = match error.kind() {
         io::ErrorKind::ConnectionReset if !before.has_ended() => {
@@ -127,7 +127,7 @@ fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
     Failure::Failed(format!("{why}; `weir status` finds the servers that run here"))
 }
 
-/// The state of a server that the process started here has failed to replace.
+/// The state of a server that the new process has failed to replace.
 #[derive(Debug, Clone, Copy)]
 enum State {
     ServesOn,
@@ -160,8 +160,8 @@ impl State {
     }
 }
 
-/// Ends a new process that neither serves nor ends, if the previous server still serves, and returns a line about it.
-/// The new process is stopped before the state is read, so that the state stays true until the process is ended.
+/// Ends a new process that neither serves nor exits, if the previous server still serves, and returns a line about it.
+/// The new process is stopped before the state is read, so that the state cannot change until the process is ended.
 fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String {
     let (new, wait) = (child.id(), START_MAX.as_secs());
     let said = format!("process {new} has not said within {wait} s that it serves");
@@ -197,7 +197,7 @@ fn await_stop(child: u32) {
     }
 }
 
-/// Makes the processes started from now on part of the service of the server. Otherwise the service manager would
+/// Makes processes that are started from now on part of the server's service. Otherwise the service manager would
 /// consider the service ended when the old process ends.
 fn join(old: u32, started: &Started) -> Result<(), Failure> {
     let has_manager = started.variables.iter().any(|(name, _)| name == NOTIFY_SOCKET);
@@ -210,7 +210,7 @@ fn join(old: u32, started: &Started) -> Result<(), Failure> {
     )))
 }
 
-/// The command that runs this program with these words as this user, or with the words and the user of the server.
+/// Returns the command that runs this program with these words as this user, or with the server's words and user.
 fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     if !words.is_empty() {
@@ -244,7 +244,8 @@ enum Heard {
     Nothing,
 }
 
-/// Prints the output of the new process until it serves, ends, or the time is over. Later output goes where the old process's output went.
+/// Prints the output of the new process until it serves, ends, or the time is up. Later output goes to where the old
+/// process's output went.
 fn relay(child: &mut Child, wait: Duration) -> Heard {
     let until = Instant::now() + wait;
     let Some(mut said) = child.stderr.take() else { return Heard::Ended };

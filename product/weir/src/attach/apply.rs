@@ -1,4 +1,4 @@
-//! `weir apply`: makes the attaches of a file, where they are not as it says.
+//! `weir apply`: attaches to interfaces as a file says, where that has not been done yet.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -18,11 +18,11 @@ use super::rate::{AttachRate, Wish};
 use super::saved::{FILE, File, Saved};
 use super::wake::Wake;
 
-/// The interval between looks at an interface that is awaited.
+/// The interval between checks for an interface that is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The interval between looks of `--watch` at everything, if nothing calls for one before.
+/// The interval between full checks with `--watch`, if no change triggers one earlier.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
-/// The interval between glances at what the kernel does not report: the file, and the programs at TCX.
+/// The interval between brief checks of things that the kernel does not report: the file, and the programs at TCX.
 const GLANCE_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ pub struct Args {
     watch: bool,
 }
 
-/// The name under which a failure of the file itself is noted; no interface has it.
+/// The key under which a failure of the file itself is stored; no interface has this name.
 const OF_FILE: &str = "";
 
 /// The result of an attach.
@@ -96,7 +96,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     )))
 }
 
-/// The attaches that the arguments choose. Fails if an interface has none.
+/// Returns the attaches that the arguments select. Fails if a selected interface has no table in the file.
 fn all_chosen<'f>(args: &Args, file: &'f File) -> Result<Vec<&'f Saved>, Failure> {
     without_table(args, file).map_or_else(|| Ok(chosen(args, file).collect()), |said| Err(Failure::Failed(said)))
 }
@@ -105,15 +105,15 @@ fn chosen<'f>(args: &Args, file: &'f File) -> impl Iterator<Item = &'f Saved> {
     file.all.iter().filter(|saved| args.interfaces.is_empty() || args.interfaces.contains(&saved.interface))
 }
 
-/// Names the first interface of the arguments that has no table.
+/// Returns a message about the first selected interface that has no table.
 fn without_table(args: &Args, file: &File) -> Option<String> {
     let interface = args.interfaces.iter().find(|interface| file.of(interface).is_none())?;
     let name = args.file.display();
     Some(format!("{name} has no table [{interface}]; write one: weir attach {interface} --save"))
 }
 
-/// Applies whenever something changed, and follows the lines meanwhile. Says what changed, and a failure when it
-/// begins, ends or becomes another.
+/// Applies the file whenever something has changed, and follows the lines meanwhile. Prints changes, and each failure
+/// once, until it ends or changes.
 fn watch(args: &Args) -> Result<(), Failure> {
     // At the start a mistake ends it; later the file from before stays in force. A table that is gone is not attached.
     let mark = mark(&args.file);
@@ -135,7 +135,7 @@ fn watch(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The state of a file by which a change is noticed: its number, size and time.
+/// The inode, size and time of a file, by which a change is noticed.
 type Mark = Option<(u64, u64, i64, i64)>;
 
 fn mark(path: &Path) -> Mark {
@@ -143,11 +143,11 @@ fn mark(path: &Path) -> Mark {
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-/// The tables, the interfaces that have them, the followed ones, and the failures reported for each.
+/// The tables, their interfaces, the followed lines, and the failure last printed for each.
 struct Watched {
     file: Rc<File>,
     mark: Mark,
-    /// Each interface as of the last look, and the programs there.
+    /// Each interface at the last check, with the programs attached there.
     seen: BTreeMap<String, (Interface, Vec<u32>)>,
     following: BTreeMap<String, Following>,
     failures: BTreeMap<String, String>,
@@ -159,7 +159,7 @@ impl Watched {
         Watched { file: Rc::new(file), mark, seen, following, failures }
     }
 
-    /// Reads the file if it has changed, and forgets what it has no longer.
+    /// Reads the file again if it has changed, and drops what the file no longer contains.
     fn read(&mut self, args: &Args) {
         let now = mark(&args.file);
         if now != self.mark || self.failures.contains_key(OF_FILE) {
@@ -176,7 +176,7 @@ impl Watched {
             .retain(|name, _| chosen(args, file).any(|saved| saved.interface == *name && saved.is_followed()));
     }
 
-    /// Makes an interface as the file says, and begins to follow its line.
+    /// Attaches to an interface as the file says, and starts to follow its line.
     fn look(&mut self, args: &Args, saved: &Saved, is_first: bool) -> Result<(), Failure> {
         let name = &saved.interface;
         // A unit that is started later has its group then.
@@ -199,7 +199,7 @@ impl Watched {
         }
     }
 
-    /// Begins to follow the line of an attach that wants it.
+    /// Starts to follow the line of an attach whose rate is to be followed.
     fn begin(&mut self, saved: &Saved) -> Result<(), String> {
         let name = &saved.interface;
         if !saved.is_followed() || self.following.contains_key(name) {
@@ -213,7 +213,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Follows the lines until the next look, or until a signal.
+    /// Follows the lines until the next check is due, or until a signal.
     fn wait(&mut self, args: &Args, wake: &mut Wake) -> Result<(), Failure> {
         let until = Instant::now() + WATCH_EVERY;
         let mut glance = Instant::now() + GLANCE_EVERY;
@@ -233,7 +233,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Takes a step with each line. Returns false if one is lost, which the next look finds.
+    /// Takes a step for each line. Returns false if a line is lost; the next check handles that.
     fn step(&mut self) -> Result<bool, Failure> {
         let mut ended = Vec::new();
         for (name, following) in &mut self.following {
@@ -254,7 +254,7 @@ impl Watched {
         Ok(ended.is_empty())
     }
 
-    /// Returns false if a look may find something to do of which the kernel reports nothing.
+    /// Returns false if a check may find a change that the kernel does not report.
     fn is_as_seen(&self, args: &Args) -> bool {
         let has_groups = chosen(args, &self.file).any(|saved| saved.classes.has_groups());
         let has_same = |(interface, numbers): &(Interface, Vec<u32>)| {
@@ -263,7 +263,7 @@ impl Watched {
         self.failures.is_empty() && !has_groups && mark(&args.file) == self.mark && self.seen.values().all(has_same)
     }
 
-    /// Returns true if the change may be one of an interface of the file. The followers themselves change rates.
+    /// Returns true if the change may affect an interface of the file. Rate changes by our own followers do not count.
     fn concerns(&self, changed: Changed) -> bool {
         let of = |index: u32| self.seen.iter().find(|(_, (interface, _))| interface.index == index);
         match changed {
@@ -273,13 +273,13 @@ impl Watched {
         }
     }
 
-    /// Says a failure unless it is the one said before.
+    /// Prints a failure, unless the same failure was printed before.
     fn note(&mut self, of: &str, failed: Option<String>) {
         note(&mut self.failures, of, failed);
     }
 }
 
-/// Says a failure unless it is the one said before.
+/// Prints a failure, unless the same failure was printed before.
 pub fn note(failures: &mut BTreeMap<String, String>, of: &str, failed: Option<String>) {
     match failed {
         Some(failed) if failures.get(of) == Some(&failed) => {}
@@ -335,7 +335,7 @@ fn apply(saved: &Saved, path: &Path, until: Instant) -> Result<Outcome, Error> {
     Ok(Outcome::Done(format!("{}{at}", if was_attached { "changed" } else { "attached" })))
 }
 
-/// Waits until the interface is there and up.
+/// Waits until the interface exists and is up.
 fn awaited(name: &str, until: Instant) -> Result<Interface, Error> {
     loop {
         let found = Interface::by_name(name);

@@ -1,4 +1,5 @@
-//! The classes of responses in the file of attaches: `[[eth0.class]]` and `[[eth0.class.rule]]`, in the words of weir.toml.
+//! Classes of responses in the attach file: `[[eth0.class]]` and `[[eth0.class.rule]]`, with the same keys as in
+//! weir.toml.
 
 use ::uplink::classify::{CLASSES_MAX, Cgroup, Class, Classes, RULES_MAX, Rule};
 use ::uplink::tree::{
@@ -22,7 +23,7 @@ const RULE_KEYS: [&str; 5] = ["port", "network", "dscp", "mark", "cgroup"];
 const NAME_BYTES_MAX: usize = 64;
 const DSCP_MAX: u64 = 63;
 
-/// The classes of a table, and the places of their cgroups.
+/// The classes of a table, and the places of their control groups in the file.
 #[derive(Debug, Default)]
 pub struct SavedClasses {
     pub classes: Classes,
@@ -30,12 +31,12 @@ pub struct SavedClasses {
 }
 
 impl SavedClasses {
-    /// Returns true if a rule is of a group of processes, which may come and go.
+    /// Returns true if a rule is for a control group, which may appear and disappear.
     pub fn has_groups(&self) -> bool {
         !self.cgroups.is_empty()
     }
 
-    /// Names the groups of processes that are not there.
+    /// Names the control groups that do not exist.
     pub fn missing(&self) -> Vec<String> {
         if self.cgroups.is_empty() {
             return Vec::new();
@@ -53,14 +54,14 @@ impl SavedClasses {
     }
 }
 
-/// The setting of an interface, by which its classes are checked.
+/// The settings of an interface against which its classes are checked.
 pub struct Setting<'a> {
     pub ports: &'a [u16],
-    /// `None` if the rate is found.
+    /// The configured rate; `None` if the rate is searched.
     pub rate: Option<Rate>,
 }
 
-/// Returns the classes of a table, or all mistakes as `FILE:LINE: …`.
+/// Parses the classes of a table. Returns all mistakes as `FILE:LINE: …`.
 pub fn parse(
     at: &dyn Fn(usize) -> String,
     interface: &str,
@@ -85,7 +86,7 @@ pub fn parse(
     if reader.mistakes.is_empty() { Ok(reader.into_classes(name.as_deref())) } else { Err(reader.mistakes) }
 }
 
-/// A class with its places.
+/// A class and its places in the file.
 struct Placed {
     class: Class,
     place: String,
@@ -266,7 +267,7 @@ impl<'a> Reader<'a> {
         Some(Cgroup { path: path.to_string(), id: 0 })
     }
 
-    /// Checks the classes against each other and against the interface's setting.
+    /// Checks the classes against each other and against the interface's settings.
     fn check(&mut self, default: Option<&str>, setting: &Setting<'_>) {
         self.check_bounds();
         self.check_rules(default, setting.ports);
@@ -329,7 +330,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Minimum rates are checked against the rate that is given; parts of a rate against any.
+    /// Checks minimum rates against the configured rate. Minimums that are parts of the rate are checked even without
+    /// one.
     fn check_floors(&mut self, default: Option<&str>, rate: Option<Rate>) {
         let Some(place) = self.all.iter().rev().find_map(|class| class.min_place.as_ref()) else { return };
         let percents: u64 = self.all.iter().filter_map(|class| class.class.share.min_rate).map(percent_of).sum();
@@ -375,7 +377,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns true for a rate that no tree may have; a part is judged at the rate of the line, if that is given.
+/// Returns true if the rate is below the minimum of a tree. A part is converted with the line's rate, if that is
+/// configured.
 fn is_too_low(max: Part, rate: Option<Rate>) -> bool {
     let link = match (max, rate) {
         (Part::Percent(_), None) => return false,
@@ -384,7 +387,8 @@ fn is_too_low(max: Part, rate: Option<Rate>) -> bool {
     max.of(link) < RATE_MIN_BITS_PER_S / 8
 }
 
-/// Returns true if one rate is less than the other, at this rate of the line if they are of different kinds.
+/// Returns true if the first rate is less than the second. If one is absolute and the other a part, they are compared
+/// at this rate of the line.
 fn is_below(one: Part, other: Part, rate: Option<Rate>) -> bool {
     match (one, other, rate) {
         (Part::Percent(one), Part::Percent(other), _) => one < other,

@@ -1,7 +1,8 @@
-//! The figures of attaches, read once for all that show them: `weir attach --list` as text, as JSON and for Prometheus, and `weir top`.
+//! The figures of attaches, read once for all outputs: `weir attach --list` as text, JSON or Prometheus metrics, and
+//! `weir top`.
 //!
-//! A band's packets are those that left it, by the kernel's queue, and not those that the classifier gave it: other traffic is among them, and
-//! what was lost or still waits is not.
+//! A band's packets are counted by the kernel's queue as they leave it. They differ from the packets that the
+//! classifier assigned to the band: other traffic is included; lost and waiting packets are not.
 
 use ::uplink::classify::{self, Attached, Policy, Settings};
 use ::uplink::follow::{self, Followed};
@@ -10,19 +11,19 @@ use ::uplink::{Counted, Error};
 
 use super::trial::{self, Gain};
 
-/// An attach with its counters at one instant.
+/// An attach with its counters at one point in time.
 #[derive(Debug, Clone)]
 pub struct Figures {
     pub attached: Attached,
-    /// `None` if the bands are gone.
+    /// The tree; `None` if the bands are gone.
     pub tree: Option<Tree>,
-    /// `None` if the rate was given.
+    /// The record of the followed line; `None` if the rate is configured.
     pub line: Option<Followed>,
-    /// `None` if no trial of it ran in the last day.
+    /// The gain measured by trials; `None` if there was no trial in the last day.
     pub gain: Option<Gain>,
-    /// By number; empty if the bands are gone.
+    /// Counters by band number; empty if the bands are gone.
     pub bands: Vec<Counted>,
-    /// By number, as the settings have the classes; empty without classes, zeros if the bands are gone.
+    /// Counters by class, in the order of the settings; empty without classes, and zeros if the bands are gone.
     pub classes: Vec<Counted>,
 }
 
@@ -31,7 +32,7 @@ pub struct Figures {
 pub enum Held {
     Control,
     Other,
-    /// Responses whose size, or time under `srrt`, is up to this.
+    /// Responses up to this size, or up to this time under `srrt`.
     UpTo(u64),
     Above(u64),
     AllResponses,
@@ -45,7 +46,7 @@ pub fn all() -> Result<Vec<Figures>, Error> {
 }
 
 impl Figures {
-    /// Reads the figures of an attach. Parts that are gone meanwhile count zero.
+    /// Reads the figures of an attach. Parts that have disappeared count as zero.
     fn of(attached: Attached) -> Figures {
         let tree = tree::find(&attached.interface).ok().flatten();
         let of_tree = |read: fn(&Tree) -> Result<Vec<Counted>, Error>| tree.as_ref().and_then(|tree| read(tree).ok());
@@ -65,26 +66,27 @@ impl Figures {
         &self.attached.interface.name
     }
 
-    /// The bands with the packets that they are for; none if another version of weir attached.
+    /// Returns each band with the kind of packets that it holds; empty if another version of weir attached the
+    /// classifier.
     pub fn held(&self) -> impl Iterator<Item = (usize, Held, Counted)> {
         let settings = self.attached.settings.as_ref();
         let held = move |(band, counted): (usize, &Counted)| Some((band, held(settings?, band)?, *counted));
         self.bands.iter().enumerate().filter_map(held)
     }
 
-    /// The classes with their names.
+    /// Returns each class's name and counters.
     pub fn named(&self) -> impl Iterator<Item = (&str, Counted)> {
         let all = self.attached.settings.iter().flat_map(|settings| &settings.classes.all);
         all.map(|class| class.name.as_str()).zip(self.classes.iter().copied())
     }
 
-    /// Packets of responses that were given a place in the order.
+    /// Returns the number of packets of responses that were ordered.
     pub fn ordered_packets(&self) -> u64 {
         self.attached.counters.bands.iter().skip(DATA_BAND_FIRST.into()).map(|band| band.packets).sum()
     }
 }
 
-/// The packets that a band is for; `None` for one without use.
+/// Returns the kind of packets that a band holds; `None` for an unused band.
 fn held(settings: &Settings, band: usize) -> Option<Held> {
     let number = u8::try_from(band).ok()?;
     if settings.share.is_some_and(|share| (share.behind_band..share.behind_band + share.behind_bands).contains(&number))
@@ -105,7 +107,7 @@ fn held(settings: &Settings, band: usize) -> Option<Held> {
 }
 
 impl Held {
-    /// In words.
+    /// Describes the kind of packets for people.
     pub fn said(self, policy: Policy) -> String {
         let unit = if policy == Policy::Srrt { "us" } else { "B" };
         match self {
@@ -118,7 +120,7 @@ impl Held {
         }
     }
 
-    /// As the value of a label, in the style of `size_class` of the server's metrics.
+    /// Returns the kind of packets as a label value, in the style of `size_class` in the server's metrics.
     pub fn label(self, policy: Policy) -> String {
         let unit = if policy == Policy::Srrt { "us" } else { "B" };
         match self {

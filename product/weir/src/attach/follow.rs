@@ -1,4 +1,4 @@
-//! Follows the line of an interface: what `weir attach` does until it is interrupted, and `weir apply --watch`.
+//! Follows the line of an interface. Used by `weir attach` until it is interrupted, and by `weir apply --watch`.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -16,21 +16,22 @@ use super::rate::{Kept, Wish};
 use super::wake::Wake;
 use super::{Args, wanted_by};
 
-/// The interval between records of what is known.
+/// The interval at which the state is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
-/// The interval between looks at the classifier, in records, unless a change calls for one before: its programs at TCX
+/// The number of records between checks of the classifier, if no change triggers one earlier. Programs at TCX can
 /// change without a report.
 const CHECK_EVERY: u32 = 5;
-/// Maximum number of turns in a row that may fail.
+/// The maximum number of consecutive turns that may fail.
 const FAILURES_MAX: u32 = 20;
-/// A rate is kept again if it differs by one part in this many, or after so many records.
+/// A rate is saved again if it differs by one part in this many. The next constant is the number of records after which
+/// it is saved anyway.
 const KEPT_PARTS: u64 = 50;
 const KEEP_EVERY: u32 = 60;
-/// The interval between looks for a trial; and the time after one until what waited elsewhere in its slices without the
-/// order has left.
+/// The interval between checks for a trial. The next constant is the time after a trial until packets that waited
+/// elsewhere, in its slices without the order, have left.
 const TRIAL_EVERY: Duration = Duration::from_millis(500);
 const TRIAL_SHOWS_FOR: Duration = Duration::from_secs(3);
-/// Bytes after which it is said that too few of them are of TCP connections.
+/// The number of bytes after which the operator is warned if too few of them belong to TCP connections.
 const UNSEEN_BYTES: u64 = 2_000_000;
 const UNSEEN_PERMILLE: u64 = 200;
 
@@ -40,22 +41,22 @@ pub struct Following {
     lock: Lock,
     watch: LineWatch,
     kept: Kept,
-    /// The rate that an earlier follower had found, until this one has found a rate.
+    /// The rate that an earlier follower found, used until this one finds a rate.
     earlier: Option<(Status, Instant)>,
     recorded_at: Instant,
     records: u32,
     kept_rate: Option<Rate>,
     has_failed_to_keep: bool,
     has_said_unseen: bool,
-    /// Turns in a row that failed.
+    /// The number of consecutive turns that have failed.
     failures: u32,
     trials: Trials,
 }
 
-/// The looks for a trial (`weir attach --try`), whose slices without the order would mislead the search.
+/// Watches for a trial (`weir attach --try`), whose slices without the order would mislead the search.
 struct Trials {
     next: Instant,
-    /// The instant of the last look that found one, until what it did no longer shows.
+    /// The time at which a trial was last seen; `None` once its effects have passed.
     seen_at: Option<Instant>,
 }
 
@@ -87,17 +88,17 @@ impl Trials {
     }
 }
 
-/// The reason why a follower ends.
+/// The reason for which a follower ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// Another command detached, or gave a rate.
     Released(String),
-    /// The order is gone.
+    /// The order no longer exists.
     Lost(String),
 }
 
 impl Following {
-    /// Begins, unless another process follows already: then its number is returned.
+    /// Starts to follow. If another process follows already, returns its process number.
     pub fn begin(interface: &Interface) -> Result<Result<Following, u32>, Error> {
         let earlier = follow::read(interface).map(|followed| followed.status).filter(|known| known.rate.is_some());
         let lock = match Lock::take(interface)? {
@@ -126,7 +127,8 @@ impl Following {
         if self.trials.seen_at.is_some() { self.trials.next } else { self.watch.next() }
     }
 
-    /// Returns true while a trial shows. Afterwards the search goes on from the rate that it had, as after a restart.
+    /// Returns true while a trial affects the line. Afterwards the search continues from its previous rate, as after a
+    /// restart.
     fn stands_still(&mut self) -> Result<bool, Error> {
         let interface = &self.interface;
         let was_still = self.trials.seen_at.is_some();
@@ -146,7 +148,7 @@ impl Following {
         Ok(false)
     }
 
-    /// The state of the search; before this follower has found a rate, what an earlier one had found.
+    /// Returns the state of the search. Until this follower has found a rate, returns what an earlier one found.
     pub fn status(&self) -> Status {
         let status = self.watch.status();
         match &self.earlier {
@@ -158,7 +160,7 @@ impl Following {
         }
     }
 
-    /// Takes a step. Returns lines for the operator, or the reason why it ends.
+    /// Takes a step. Returns lines for the operator, or the reason for which the follower ends.
     pub fn step(&mut self) -> Result<Result<Vec<String>, End>, Error> {
         let mut said = Vec::new();
         if self.stands_still()? && self.lock.is_valid() {
@@ -190,15 +192,15 @@ impl Following {
         Ok(Ok(said))
     }
 
-    /// Returns true once after each few seconds: then the classifier is worth a look.
+    /// Returns true once every few seconds, when the classifier should be checked.
     pub fn is_check_due(&mut self) -> bool {
         let is_due = self.records >= CHECK_EVERY && self.records.is_multiple_of(CHECK_EVERY);
         self.records += u32::from(is_due);
         is_due
     }
 
-    /// Makes the classifier whole, and adapts the clients' share of the link to its rate, if either is needed. Returns the
-    /// reason why it ends.
+    /// Repairs the classifier, or adapts the clients' share of the link to its rate, if necessary. Returns the reason
+    /// if the follower has to end.
     fn check(&self) -> Result<Result<(), End>, Error> {
         let interface = &self.interface;
         if self.watch.is_overtaken() {
@@ -239,7 +241,7 @@ impl Following {
         }
     }
 
-    /// The part of the sentence that lowers the confidence in a rate; empty if nothing does.
+    /// Returns the part of a sentence that qualifies the confidence in a rate; empty if there is no doubt.
     fn doubt(&self) -> String {
         self.watch.unseen_percent().map_or(String::new(), |percent| {
             format!(
@@ -248,7 +250,7 @@ impl Following {
         })
     }
 
-    /// Records what is known, in /run/weir and, if it was confirmed, for the time after a restart.
+    /// Records the state in /run/weir and, if a rate was confirmed, on disk for after a restart.
     fn record(&mut self) -> Vec<String> {
         self.recorded_at = Instant::now();
         self.records += 1;
@@ -273,7 +275,8 @@ impl Following {
         said
     }
 
-    /// Says once that what leaves is of no TCP connection, so that nothing shows the line's rate.
+    /// Returns a warning, once, if most of the bytes sent belong to no TCP connection, so that nothing shows the line's
+    /// rate.
     fn unseen(&mut self) -> Option<String> {
         let follow::Tally { left_bytes, sent_bytes, .. } = self.watch.tally();
         let is_unseen = left_bytes >= UNSEEN_BYTES && sent_bytes * 1000 < UNSEEN_PERMILLE * left_bytes;
@@ -288,7 +291,7 @@ impl Following {
         ))
     }
 
-    /// Returns why the bands are not ours to follow any more.
+    /// Returns the reason for which the bands must not be followed any longer.
     fn end(&self) -> End {
         let name = &self.interface.name;
         if !self.lock.is_valid() {
@@ -305,7 +308,7 @@ impl Following {
         }
     }
 
-    /// Leaves the bands at a rate that lasts, and says which. Dropped, it leaves them there without a word.
+    /// Sets the bands to a rate to keep, and describes it. Dropping the follower does the same without a description.
     pub fn leave(mut self) -> Result<String, Error> {
         self.watch.leave()?;
         let name = &self.interface.name;
@@ -327,7 +330,7 @@ impl Drop for Following {
     }
 }
 
-/// Follows in the foreground, until a signal or until there is nothing to follow.
+/// Follows the line in the foreground, until a signal or until there is nothing to follow.
 pub fn stay(interface: &Interface, mut following: Following, watches: bool, json: bool) -> Result<(), Failure> {
     let name = &interface.name;
     let mut wake = Wake::open()?;
@@ -367,7 +370,8 @@ pub fn stay(interface: &Interface, mut following: Following, watches: bool, json
     crate::uplink::print(&line(&said, &status))
 }
 
-/// Returns true if the change may be one of the bands or the classifier. The follower itself changes the rates.
+/// Returns true if the change may affect the bands or the classifier. Changes of rates do not count, because the
+/// follower makes them.
 fn concerns(interface: &Interface, changed: Changed) -> bool {
     match changed {
         Changed::Unknown | Changed::Link { .. } => true,
@@ -376,7 +380,7 @@ fn concerns(interface: &Interface, changed: Changed) -> bool {
     }
 }
 
-/// Watches in a thread whether there is anything to order; a queue is no part of it while the rate is searched.
+/// Watches in a thread whether there is anything to order. While the rate is searched, a missing queue is not reported.
 fn watch(interface: &Interface) -> JoinHandle<Option<String>> {
     let interface = interface.clone();
     std::thread::spawn(move || {
@@ -390,7 +394,7 @@ fn changed(name: &str, said: &str, status: &Status) -> Value {
     json!({ "interface": name, "said": said, "line": described(status, Some(std::process::id())) })
 }
 
-/// The state of a search as JSON.
+/// Returns the state of a search as JSON.
 pub fn described(status: &Status, process: Option<u32>) -> Value {
     let rate = |rate: Option<Rate>| rate.map(Rate::bits_per_s);
     json!({

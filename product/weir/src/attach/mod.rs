@@ -1,4 +1,4 @@
-//! `weir attach`: adds an order by size to a server that already runs and need not be changed.
+//! `weir attach`: orders the responses of a running server by size, without changing the server.
 
 pub mod apply;
 mod classes;
@@ -30,9 +30,9 @@ use rate::{AttachRate, Wish};
 use saved::File;
 pub use show::{is_open, rate_of, rate_said, said};
 
-/// The ports of a server if none are given.
+/// The default ports of a server.
 const PORTS: [u16; 2] = [80, 443];
-/// The flags of an attach, which `--list` and `--detach` have no use for.
+/// The flags for attaching, which have no meaning with `--list` and `--detach`.
 const ATTACH_FLAGS: [&str; 14] = [
     "interface",
     "ports",
@@ -161,18 +161,18 @@ pub struct Args {
     json: bool,
 }
 
-/// The cut points of a flag, and the first that was written with a unit of bytes.
+/// The cut points given on the command line, and the first one that has a unit of bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ToldCuts {
     cuts: Cuts,
     in_bytes: Option<String>,
 }
 
-/// A list of ports in one type, since clap takes a `Vec` for repeated flags.
+/// A list of ports as a type of its own, because clap treats a `Vec` as a repeated flag.
 #[derive(Debug, Clone)]
 struct Ports(Vec<u16>);
 
-/// The flags that `--list` has no use for.
+/// The flags that have no meaning with `--list`.
 fn listed_without() -> impl Iterator<Item = &'static str> {
     ATTACH_FLAGS.into_iter().filter(|flag| *flag != "prometheus").chain(["save", "detach"])
 }
@@ -225,7 +225,7 @@ fn list(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Attaches, and records whether the rate is followed.
+/// Attaches the classifier, and records whether the rate is followed.
 fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settings, Error> {
     let is_marked = match wish {
         // A follower ends by this, before the rate is set; what would be refused ends none.
@@ -248,7 +248,7 @@ fn attach(interface: &Interface, wanted: &Classify, wish: Wish) -> Result<Settin
     })
 }
 
-/// Follows the line, or says which process does.
+/// Follows the line, or prints which process already does.
 fn stay(args: &Args, interface: &Interface) -> Result<(), Failure> {
     let name = &interface.name;
     if args.no_watch || args.save.is_some() {
@@ -281,13 +281,13 @@ fn save(file: &File, args: &Args, attached: &Settings, wish: Wish, tree: &Tree) 
     })
 }
 
-/// The failure of an attach whose bands were gone before it was saved.
+/// Returns the failure of an attach whose bands disappeared before it was saved.
 fn without_bands(name: &str) -> Failure {
     let said = "lost its bands while it was attached, and is not saved: another program replaces its queue";
     Failure::Failed(format!("{name} {said}; see `weir uplink doctor {name}`"))
 }
 
-/// Warns if `weir apply` would undo an attach that is not saved.
+/// Prints a warning if `weir apply` would undo an attach that is not saved.
 fn warn_of_saved(name: &str) {
     if is_saved(name) {
         let file = saved::FILE;
@@ -333,7 +333,7 @@ fn detach(name: &str, save: Option<&Path>, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// The failure of a detach where nothing is attached. An attach that was ended half way may have left its bands.
+/// Returns the failure of a detach where nothing is attached. An interrupted attach may have left its bands.
 fn unattached(name: &str, interface: Option<&Interface>) -> Failure {
     let has_bands = interface.is_some_and(|interface| !matches!(tree::find(interface), Ok(None)));
     let cure = match has_bands {
@@ -343,7 +343,7 @@ fn unattached(name: &str, interface: Option<&Interface>) -> Failure {
     Failure::Failed(format!("{name} has no classifier of weir{} {cure}", if has_bands { "," } else { ";" }))
 }
 
-/// Returns the effect of attaching like this as a line, or the error.
+/// Describes on one line the effect that attaching would have.
 pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result<String, Error> {
     let args = Args { rate: rate.map(AttachRate::Told), replace, ..Args::default() };
     let wish = Wish::of(args.rate, interface)?;
@@ -352,7 +352,7 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
     Ok(warnings.fold(show::would(&preview, wish.is_followed()), |text, warning| format!("{text}; warning: {warning}")))
 }
 
-/// The settings to attach with. Settings that no flag gives are kept from an earlier attach.
+/// Returns the settings to attach with. Settings without a flag are taken from an earlier attach.
 fn wanted(args: &Args, interface: &Interface, wish: Wish) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
     let wanted = wanted_by(args, earlier.as_ref(), wish);
@@ -360,7 +360,7 @@ fn wanted(args: &Args, interface: &Interface, wish: Wish) -> Result<Classify, Er
     Ok(wanted)
 }
 
-/// Refuses sizes for a policy that goes by time.
+/// Refuses sizes as cut points if the policy orders by time.
 fn check_cuts(args: &Args, policy: Policy) -> Result<(), String> {
     match args.cuts.as_ref().and_then(|told| told.in_bytes.as_ref()) {
         Some(size) if policy == Policy::Srrt => {

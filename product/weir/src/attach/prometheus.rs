@@ -1,5 +1,6 @@
-//! The figures of attaches in the text format of Prometheus, as node_exporter's textfile collector reads it. That collector refuses a file of
-//! OpenMetrics with `info`, and takes its counters for untyped. Labels are interfaces, bands and classes: never a client.
+//! Writes the figures of attaches as Prometheus metrics for node_exporter's textfile collector, which refuses
+//! OpenMetrics files with `info` and treats their counters as untyped. Labels are interfaces, bands and classes, never
+//! clients.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,12 +17,12 @@ use super::trial::Compared;
 /// A label's name and value.
 type Label<'a> = (&'static str, &'a str);
 
-/// A metric of each attach: name or its end, help, value.
+/// A metric per attach: its name or the end of its name, its help text, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Figures) -> V);
-/// A metric of each queue: the end of its name, kind, help, value.
+/// A metric per queue: the end of its name, its kind, its help text, and its value.
 type QueueMetric = (&'static str, &'static str, &'static str, fn(&Counted) -> u64);
 
-/// The metrics of each attach; `lost` are interfaces that lost theirs.
+/// Returns the metrics of each attach. `lost` has the interfaces that have lost theirs.
 pub fn text(all: &[Figures], lost: &[Lost]) -> String {
     let mut page = Page::default();
     page.of_attaches(all, lost);
@@ -32,7 +33,7 @@ pub fn text(all: &[Figures], lost: &[Lost]) -> String {
     page.0
 }
 
-/// Writes a file by a rename, so that a collector finds all or the one before.
+/// Writes a file and renames it, so that a collector finds either the old or the complete new file.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let unwritten =
         |error| Failure::Failed(format!("cannot write {}: {error}; --prometheus prints it", file.display()));
@@ -141,7 +142,7 @@ impl Page {
         }
     }
 
-    /// The bands, and the classes, each by the same five figures.
+    /// Writes five metrics for each band and each class.
     fn queues(&mut self, all: &[Figures]) {
         let figures: [QueueMetric; 5] = [
             ("packets_total", "counter", "Packets that left", |of| of.packets),

@@ -9,9 +9,9 @@ use ::uplink::{Error, Interface, tree};
 use server::{Keeper, KeptLine};
 use units::{ParseError, Rate};
 
-/// The part of a rate kept from before that an attach begins with, in thousandths: as the server's.
+/// The part of an earlier rate with which an attach begins, in thousandths. The server uses the same part.
 const KNOWN_PERMILLE: u32 = 900;
-/// The name of the folder that keeps the rates found, next to the server's folder, which belongs to another user.
+/// The folder in which found rates are stored. It is next to the server's folder, which belongs to another user.
 const FOLDER: &str = "weir-attach";
 
 /// The value of `--rate`.
@@ -39,12 +39,13 @@ pub enum Wish {
     Told(Rate),
     /// The configured rate of the bands that exist.
     AsIs,
-    /// The rate is followed; the bands begin at this one, or stay at the one they have.
+    /// The rate is followed. The bands begin at this rate; `None` leaves them at their present rate.
     Follow(Option<Rate>),
 }
 
 impl Wish {
-    /// The rate that a command asks for: bands with a configured rate keep it unless the command gives another.
+    /// Returns the rate that a command requests: bands with a configured rate keep it, unless the command gives
+    /// another.
     pub fn of(rate: Option<AttachRate>, interface: &Interface) -> Result<Wish, Error> {
         match rate {
             Some(AttachRate::Told(rate)) => Ok(Wish::Told(rate)),
@@ -53,7 +54,7 @@ impl Wish {
         }
     }
 
-    /// The wish of a table of the file: without a rate it is followed.
+    /// Returns the rate that a table of the file requests: followed, unless the table has a rate.
     pub fn of_saved(rate: Option<AttachRate>, interface: &Interface) -> Result<Wish, Error> {
         match rate {
             Some(AttachRate::Told(rate)) => Ok(Wish::Told(rate)),
@@ -75,7 +76,7 @@ impl Wish {
         matches!(self, Wish::Follow(_))
     }
 
-    /// The rate of the bands; `None` leaves them as they are.
+    /// Returns the rate to give the bands; `None` leaves them as they are.
     pub fn rate(self) -> Option<Rate> {
         match self {
             Wish::Told(rate) => Some(rate),
@@ -85,7 +86,7 @@ impl Wish {
     }
 }
 
-/// The rate that bands begin at if this rate was found before: at least the minimum rate of a tree.
+/// Returns the rate at which bands begin if `found` was found earlier; at least the minimum rate of a tree.
 fn begun(found: Rate, open: Rate) -> Rate {
     let least = Rate::from_bits_per_s(tree::RATE_MIN_BITS_PER_S).unwrap_or(open);
     found.permille(KNOWN_PERMILLE).max(least).min(open)
@@ -95,7 +96,7 @@ fn has_tree(interface: &Interface) -> bool {
     matches!(tree::find(interface), Ok(Some(_)))
 }
 
-/// The rate found earlier on the line of an interface and its gateway, and the folder where it is kept.
+/// The rate found earlier on the line, identified by the interface and its gateway, and the folder where it is stored.
 pub struct Kept {
     keeper: Result<Keeper, (PathBuf, std::io::Error)>,
     interface: Interface,
@@ -117,8 +118,8 @@ impl Kept {
         Kept { keeper, interface: interface.clone(), line }
     }
 
-    /// Keeps a rate that was confirmed `age` ago, for the gateway of now: at a start of the machine it comes later.
-    /// Returns the reason if it cannot.
+    /// Stores a rate that was confirmed `age` ago, for the current gateway, which may appear only some time after the
+    /// machine's start. Returns the reason if it cannot.
     pub fn keep(&self, rate: Rate, age: Duration) -> Result<(), String> {
         match &self.keeper {
             Ok(keeper) => {

@@ -1,4 +1,4 @@
-//! The file of the attaches that stay: one table per interface, whose keys are the words of the flags.
+//! The file of saved attaches. It has a table for each interface, whose keys are the names of the flags.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ use super::classes::{self, CLASS, DEFAULT_CLASS, SavedClasses, Setting};
 use super::rate::AttachRate;
 
 pub const FILE: &str = "/etc/weir/attach.toml";
-/// Maximum size of the file: a thousand interfaces take a fifth of it.
+/// The maximum size of the file. A thousand interfaces take a fifth of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const RATE: &str = "rate";
 const REPLACE: &str = "replace";
@@ -27,7 +27,7 @@ const OVERHEAD: &str = "overhead";
 const UPLOADS: &str = "uploads";
 const KEYS: [&str; 11] =
     ["port", UPLOADS, RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
-/// The message of the parser for a table or a key that stands twice.
+/// The parser's message about a table or key that occurs twice.
 const DUPLICATE: &str = "duplicate key";
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
 
@@ -39,7 +39,7 @@ pub struct Saved {
     pub classes: SavedClasses,
 }
 
-/// Arguments as `weir attach` gets them.
+/// Arguments in the form that `weir attach` parses.
 #[derive(clap::Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Flags {
@@ -55,7 +55,7 @@ pub struct File {
 }
 
 impl File {
-    /// Opens the file; a missing one has no tables.
+    /// Opens the file. A missing file has no tables.
     pub fn open(path: &Path) -> Result<File, Failure> {
         match File::read(path) {
             Ok(file) => Ok(file),
@@ -66,7 +66,7 @@ impl File {
         }
     }
 
-    /// Opens the file, which must be there.
+    /// Opens the file, which must exist.
     pub fn open_existing(path: &Path) -> Result<File, Failure> {
         File::read(path).map_err(|error| {
             let is_missing = error.kind() == ErrorKind::NotFound;
@@ -94,8 +94,8 @@ impl File {
         self.all.iter().find(|saved| saved.interface == interface)
     }
 
-    /// Writes the attach of this interface in place of an earlier one; `None` removes it. Attaches of other interfaces that
-    /// were saved since the file was opened stay.
+    /// Saves the attach of this interface in place of an earlier one; `None` removes it. Attaches of other interfaces,
+    /// including those saved since the file was opened, are kept.
     pub fn put(&self, interface: &str, words: Option<&Words>) -> Result<(), Failure> {
         let name = self.path.display().to_string();
         let _lock = locked(&target(&self.path))
@@ -132,8 +132,9 @@ fn said_of(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Makes the folder of the file and locks it, since a file that is renamed cannot be locked itself: of two that save at once
-/// the later reads what the earlier wrote. The lock ends with the handle.
+/// Creates the folder of the file if necessary, and locks it, because a file that is replaced by renaming cannot be
+/// locked itself. If two processes save at the same time, the second one reads what the first one wrote. Dropping the
+/// handle releases the lock.
 fn locked(path: &Path) -> std::io::Result<fs::File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -142,12 +143,14 @@ fn locked(path: &Path) -> std::io::Result<fs::File> {
     Ok(folder)
 }
 
-/// Returns the file that a symbolic link leads to, which another program may manage: a rename would replace the link.
+/// Returns the file to which a symbolic link points. Another program may manage the link, and a rename would replace
+/// it.
 fn target(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Writes a new file and renames it: a power failure leaves the file before or this one. Owner and mode stay.
+/// Writes a new file and renames it, so that a power failure leaves either the old or the new file. Owner and mode are
+/// kept.
 pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
@@ -159,7 +162,8 @@ pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
-/// Removes what killed processes had begun to write in place of this file. The caller has the lock, so nobody writes now.
+/// Removes files that killed processes had begun to write. The caller must hold the lock, so that no process is
+/// writing.
 fn forget_unfinished(path: &Path) {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -173,7 +177,7 @@ fn forget_unfinished(path: &Path) {
     }
 }
 
-/// Gives a new file the owner and the mode of the one that it replaces, if there is one.
+/// Gives a new file the owner and mode of the file that it replaces, if there is one.
 fn as_before(path: &Path, new: &fs::File) -> std::io::Result<()> {
     let Ok(before) = fs::metadata(path) else { return Ok(()) };
     let now = new.metadata()?;
@@ -183,14 +187,14 @@ fn as_before(path: &Path, new: &fs::File) -> std::io::Result<()> {
     new.set_permissions(before.permissions())
 }
 
-/// The table of an attach: keys with values, and classes, which no flag has.
+/// The table of an attach: keys with values, and classes, for which there is no flag.
 #[derive(Debug, Default)]
 pub struct Words {
     pub keys: Vec<(&'static str, String)>,
     pub classes: Classes,
 }
 
-/// The words of the flags that attach like this; without a rate it is followed.
+/// Returns the flags for an attach with these settings. Without a rate, the rate is followed.
 pub fn words(settings: &Settings, rate: Option<Rate>, overhead: Option<Overhead>, replace: bool) -> Words {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let mut keys = vec![
@@ -232,7 +236,7 @@ fn table(interface: &str, words: &Words, has_classes: bool) -> String {
     format!("[{name}]\n{lines}{classes}")
 }
 
-/// Returns the text with this table in place of the interface's, or without it and its classes; other lines stay.
+/// Returns the text with the interface's table replaced, or removed together with its classes. All other lines stay.
 fn with_table(text: &str, interface: &str, table: Option<&str>) -> String {
     let is_header = |line: &str| line.trim_start().starts_with('[');
     // A header of a class has the name with a key in it.
@@ -264,7 +268,7 @@ fn with_table(text: &str, interface: &str, table: Option<&str>) -> String {
     format!("{}{table}{}", lines[..begin].concat(), lines[end..].concat())
 }
 
-/// Returns the attaches of a text, or all its mistakes as `FILE:LINE: …`.
+/// Parses the attaches of a text. Returns all mistakes as `FILE:LINE: …`.
 fn parse(file: &str, text: &str) -> Result<Vec<Saved>, Vec<String>> {
     let at = |offset: usize| {
         let before = text.get(..offset).unwrap_or(text);
@@ -318,7 +322,7 @@ fn classes_of(
     classes::parse(at, interface, keys, &Setting { ports, rate })
 }
 
-/// Returns the flag for a key and its value, which is checked as the flag's; `None` for one that is off.
+/// Converts a key and its value to a flag, checking the value like the flag's; `None` for a flag that is off.
 fn flag(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Option<String>, String> {
     if !KEYS.contains(&key) {
         return Err(format!("unknown key `{key}`: expected one of {}", KEYS.join(", ")));

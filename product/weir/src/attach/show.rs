@@ -11,7 +11,7 @@ use units::Rate;
 use super::figures::Figures;
 use super::trial::Gain;
 
-/// Prints what was attached, and the result of watching it: as text in two steps, as JSON at the end.
+/// Prints what was attached and the result of watching it: as text in two steps, or as JSON at the end.
 pub fn attached(
     interface: &Interface,
     place: Hook,
@@ -47,7 +47,7 @@ pub fn attached(
     }
 }
 
-/// A line that says what the classifier does and how to remove it.
+/// Returns a line that states what the classifier does and how to remove it.
 fn outcome(name: &str, settings: &Settings, at: &str) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let (port, ports) = (if ports.len() == 1 { "port" } else { "ports" }, ports.join(", "));
@@ -56,8 +56,8 @@ fn outcome(name: &str, settings: &Settings, at: &str) -> String {
     )
 }
 
-/// The rate of the bands in words; with `searched`, the rate of bands that order nothing and the one that is found, the
-/// line's is followed.
+/// Describes the rate of the bands. `searched` is present if the line is followed: the rate of open bands, and the rate
+/// found.
 fn at(plan: &Plan, searched: Option<(Rate, Option<Rate>)>) -> String {
     let rate = server::mbit(plan.rate);
     match searched {
@@ -144,7 +144,7 @@ fn table(of: &Figures) -> String {
     text
 }
 
-/// The counters that are not by band.
+/// Formats the counters that do not belong to a band.
 fn totals(settings: &Settings, counters: &Counters) -> String {
     let mut text = format!(
         "responses {}, sizes read {}, unknown {}; promotions {}, held back {}; no storage {}\n",
@@ -167,7 +167,7 @@ fn totals(settings: &Settings, counters: &Counters) -> String {
     text
 }
 
-/// The problem that was seen, with its remedy. That no queue forms here is none while the rate is searched.
+/// Describes the problem that was seen, with its remedy. While the rate is searched, a missing queue is not a problem.
 fn said_of(verdict: Verdict, attached: &Attached, settings: &Settings) -> Option<String> {
     let is_searched = || follow::read(&attached.interface).is_some_and(|followed| followed.process.is_some());
     match verdict {
@@ -176,13 +176,13 @@ fn said_of(verdict: Verdict, attached: &Attached, settings: &Settings) -> Option
     }
 }
 
-/// The origin of the rate, and who follows it.
+/// Describes the origin of the rate and the process that follows it.
 pub fn rate_said(interface: &Interface) -> String {
     let tree = || tree::find(interface).ok().flatten();
     rate_in_words(&interface.name, follow::read(interface), tree)
 }
 
-/// The same of figures that were read.
+/// Describes the same for figures that were read earlier.
 pub fn rate_of(of: &Figures) -> String {
     rate_in_words(of.name(), of.line.clone(), || of.tree.clone())
 }
@@ -201,19 +201,19 @@ fn rate_in_words(name: &str, line: Option<Followed>, tree: impl FnOnce() -> Opti
     format!("{}; {who}", server::Line::Found(status))
 }
 
-/// Returns `None` if the classifier goes away meanwhile.
+/// Checks an attached classifier; `None` if it disappears meanwhile.
 fn looked_at(attached: &Attached) -> Option<Verdict> {
     classify::look(&attached.interface).ok()
 }
 
-/// Returns whether the rate of the line is searched for and the bands are open, since none was found.
+/// Returns whether the line's rate is being searched and the bands are open because none has been found.
 pub fn is_open(interface: &Interface, plan: Option<&Plan>) -> bool {
     let is_at = |plan: &Plan| follow::open_rate(interface).is_ok_and(|open| plan.rate >= open);
     follow::read(interface).is_some() && plan.is_some_and(is_at)
 }
 
-/// The order that a classifier keeps, on a line. While the bands are open, the allowance of a client is that of no rate,
-/// so it is left out.
+/// Describes the order on one line. While the bands are open, a client's allowance does not depend on the line's rate
+/// and is left out.
 pub fn said(place: Hook, settings: &Settings, is_open: bool) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
     let policy = settings.policy.name();

@@ -1,4 +1,4 @@
-//! The instants at which attached interfaces are looked at: soon after the kernel reports a change of one, and else rarely.
+//! Decides when attached interfaces are checked: soon after the kernel reports a change, and otherwise rarely.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -11,12 +11,12 @@ use ::uplink::{ChangeWatch, Changed, Error};
 use cli::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// The time in which changes are gathered into one look. Each look doubles it for the next, up to the maximum; after a
-/// time without a look it is the first again.
+/// The time over which changes are collected for one check. Each check doubles it, up to the maximum; after a time
+/// without a check it is reset.
 const GATHER: Duration = Duration::from_millis(100);
 const GATHER_MAX: Duration = Duration::from_secs(5);
 const CALM: Duration = Duration::from_secs(10);
-/// Maximum time of a wait in which changes are gathered, so that a signal is heeded.
+/// The maximum length of a single wait while changes are collected, so that signals are handled promptly.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Waits for changes and for the signals that end a follower.
@@ -40,12 +40,12 @@ impl Wake {
         Ok(Wake { changes: ChangeWatch::open()?, signals, is_ending, pace: Pace::new(Instant::now()) })
     }
 
-    /// Returns true after a signal that ends a follower.
+    /// Returns true after a signal that ends the process.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Relaxed)
     }
 
-    /// Waits until then, or shorter: for a signal, a report, or a look that is due.
+    /// Waits until `until`, or less if there is a signal, a report, or a check that is due.
     pub fn wait(&mut self, until: Instant, concerns: impl Fn(Changed) -> bool) -> Result<(), Error> {
         if let Some(due) = self.pace.due {
             // Further changes are of the same look, and wait in the socket.
@@ -58,7 +58,7 @@ impl Wake {
         self.heed(concerns)
     }
 
-    /// Calls for a look if one of the reports that have arrived concerns the caller.
+    /// Requests a check if one of the reports that have arrived concerns the caller.
     pub fn heed(&mut self, concerns: impl Fn(Changed) -> bool) -> Result<(), Error> {
         let mut has_changed = false;
         self.changes.read(|changed| has_changed |= concerns(changed))?;
@@ -68,17 +68,17 @@ impl Wake {
         Ok(())
     }
 
-    /// Calls for a look, as a change does.
+    /// Requests a check, as a change does.
     pub fn call(&mut self) {
         self.pace.call(Instant::now());
     }
 
-    /// Returns true if a change calls for a look now.
+    /// Returns true if a requested check is due now.
     pub fn is_due(&self) -> bool {
         self.pace.due.is_some_and(|due| Instant::now() >= due)
     }
 
-    /// Begins a look, of which all reports so far are a part.
+    /// Starts a check, which covers all reports so far.
     pub fn look(&mut self) -> Result<(), Error> {
         self.changes.read(|_| ())?;
         self.pace.look(Instant::now());

@@ -1,5 +1,5 @@
-//! A slow line in front of a server, without privileges: a relay with one queue for the bytes to all clients, like a
-//! modem.
+//! A slow line in front of a server, without privileges: a relay with a single queue for the bytes to all clients, like
+//! a modem.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 use units::Rate;
 
-/// The payload of a packet, and the bytes of its headers on Ethernet.
+/// The payload of a packet. The next constant is the size of its headers on Ethernet.
 const PACKET_BYTES: usize = 1448;
 const HEADER_BYTES: u64 = 66;
 /// The maximum number of queued packets: 120 ms at 10 Mbit/s.
@@ -27,7 +27,7 @@ struct Client {
     is_gone: AtomicBool,
 }
 
-/// Bytes for a client. An empty packet marks the end.
+/// Bytes for a client; an empty packet marks the end.
 struct Packet {
     to: Arc<Client>,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct Relay {
     connections: AtomicUsize,
 }
 
-/// Starts a line of this rate in front of the server at this address. Returns the address of the line.
+/// Starts a line with this rate in front of the server at this address. Returns the line's address.
 pub fn start(rate: Rate, server: SocketAddr) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -87,7 +87,7 @@ impl Relay {
         })
     }
 
-    /// Queues one packet at a time, each as soon as there is room, until the server's response ends or the client
+    /// Queues one packet at a time, as soon as there is room, until the server's response ends or the client
     /// disconnects.
     fn queue_all(&self, mut server: TcpStream, client: TcpStream) {
         let to = Arc::new(Client { stream: client, is_gone: AtomicBool::new(false) });
@@ -107,7 +107,7 @@ impl Relay {
         }
     }
 
-    /// Sends packets in the order of their arrival, at the rate of the line.
+    /// Sends packets in order of arrival, at the line's rate.
     fn send(&self) {
         let mut free_at = Instant::now();
         loop {

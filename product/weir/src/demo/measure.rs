@@ -15,7 +15,7 @@ use super::{DOWNLOADS, Lane, OBJECTS};
 const PARALLEL: usize = 4;
 /// Pause between two loads.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The share of its rate below which a lane shows that the processor is too busy.
+/// The part of its rate below which a lane shows that the processor is too busy.
 const BUSY_BELOW: f64 = 0.8;
 
 /// The results of one lane.
@@ -104,7 +104,8 @@ fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
     })
 }
 
-/// Returns the result as a sentence, or the reason why there is none. The last lane is compared with the others.
+/// Describes the result in a sentence, or gives the reason why there is none. The last lane is compared with the
+/// others.
 pub fn told(lanes: &[Lane], results: &[Measured], rate: Rate) -> Result<String, String> {
     let rate_bits_per_s = rate.bits_per_s() as f64;
     let slowest = results.iter().map(|result| result.bits_per_s).fold(f64::INFINITY, f64::min);

@@ -1,5 +1,5 @@
-//! `weir demo`: compares the load times of a page from two servers or three, each behind its own slow line with
-//! downloads in flight.
+//! `weir demo`: compares the load times of a page from two or three servers, each behind its own slow line with
+//! downloads in progress.
 
 mod line;
 mod measure;
@@ -31,7 +31,7 @@ Examples:
   weir demo --text
   weir demo --rate 4mbit --listen 127.0.0.1:9000";
 
-/// Sizes of the page and its objects, as of a small site.
+/// The size of the page. The next constants describe its objects, as for a small site.
 const PAGE_BYTES: u64 = 15_000;
 const OBJECTS: [u64; 20] = [
     1_000, 1_500, 2_000, 2_000, 2_500, 3_000, 3_000, 3_500, 4_000, 4_000, 5_000, 5_000, 6_000, 7_000, 8_000, 9_000,
@@ -42,12 +42,12 @@ const RATE_MIN: u64 = 256_000;
 const RATE_MAX: u64 = 200_000_000;
 const TIME_MIN: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// Downloads in each lane.
+/// The number of downloads in each lane.
 const DOWNLOADS: usize = 2;
 const PAGE: &str = include_str!("page.html");
-/// The line that says how to get the lane of nginx.
+/// The line that explains how to get a lane with nginx.
 const NO_NGINX: &str = "A third lane shows nginx if it is on PATH: apt install nginx; PATH=$PATH:/usr/sbin weir demo";
-/// What the page says of the servers.
+/// The text on the page about the servers.
 const WITH_NGINX: &str = "nginx has sendfile and tcp_nopush and no other tuning. The other two servers are Weir; the \
     first of them sends without an order.";
 const WITHOUT_NGINX: &str = "Both servers are Weir; the first sends without an order, as nginx does.";
@@ -73,7 +73,7 @@ pub struct Args {
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     name: &'static str,
-    /// The name in a sentence: `a page took 2 s in turn`.
+    /// The name of the lane in a sentence: `a page took 2 s in turn`.
     said: &'static str,
     line: SocketAddr,
 }
@@ -99,14 +99,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts nginx, or returns a line that says why there is none.
+/// Starts nginx, or returns a line with the reason why it cannot.
 fn nginx(folder: &Path) -> Result<Nginx, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = nginx::find(&path).ok_or_else(|| String::from(NO_NGINX))?;
     Nginx::start(&program, folder).map_err(|reason| format!("No lane of nginx: {reason}"))
 }
 
-/// Starts a line in front of each server. Weir is the last lane.
+/// Starts a line in front of each server. Weir's lane comes last.
 fn lanes(rate: Rate, nginx: Option<&Nginx>, [turns, weir]: &[Server; 2]) -> io::Result<Vec<Lane>> {
     let nginx = nginx.map(|nginx| ("nginx", "with nginx", nginx.address()));
     let of_weir = [("All in turn", "in turn", turns.address()), ("Weir", "with Weir", weir.address())];
@@ -114,7 +114,7 @@ fn lanes(rate: Rate, nginx: Option<&Nginx>, [turns, weir]: &[Server; 2]) -> io::
     nginx.into_iter().chain(of_weir).map(lane).collect()
 }
 
-/// The end of the demo: the lanes as they were measured, or a signal.
+/// The event that ends the demo: the lanes were measured, or a signal arrived.
 enum End {
     Measured(io::Result<Vec<measure::Measured>>),
     Signal,
@@ -140,7 +140,7 @@ fn printed(lanes: Vec<Lane>, args: &Args, ended: mpsc::Sender<End>, end: &mpsc::
     Ok(())
 }
 
-/// Reads the rate of the lines. Faster lines would need more processor time than the servers leave.
+/// Parses the rate of the lines. Faster lines would need more processor time than the servers leave.
 fn rate(text: &str) -> Result<Rate, String> {
     let rate = text.parse::<Rate>().map_err(|error| error.to_string())?;
     let is_right = (RATE_MIN..=RATE_MAX).contains(&rate.bits_per_s());
@@ -156,7 +156,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.0} s", time.as_secs_f64())
 }
 
-/// Starts a server of the folder, whose responses are ordered at this rate or not at all. Its downloads are aborted
+/// Starts a server for the folder, whose responses are ordered at this rate, or not at all. Its downloads are aborted
 /// when it stops.
 fn server(folder: &Path, rate: &str) -> Result<Server, Failure> {
     started(&folder.join("www"), rate, (Ipv4Addr::LOCALHOST, 0).into())
@@ -186,7 +186,7 @@ fn filled(lanes: &[Lane], args: &Args) -> String {
     PAGE.replace("{{settings}}", &settings.to_string())
 }
 
-/// The files of all lanes, removed at the end.
+/// The folder with the files of all lanes, which is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

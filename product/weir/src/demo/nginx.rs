@@ -1,9 +1,9 @@
-//! nginx as one more server of the demo, if it is on PATH: a child process without privileges, with all its files in
-//! the folder of the demo.
+//! nginx as an additional server of the demo, if it is on PATH: a child process without privileges, with all its files
+//! in the demo's folder.
 //!
 //! A port that is free now may be taken before nginx binds it. The demo therefore keeps it bound, without listening,
-//! until nginx shares it (SO_REUSEPORT). The child first runs this program, which asks the kernel to kill it with the
-//! demo: a killed demo cannot end it.
+//! until nginx shares it (SO_REUSEPORT). The child first runs this program, which asks the kernel to kill it together
+//! with the demo, because a killed demo could not end it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use socket2::{Domain, Socket, Type};
 
-/// The name of the child before it is nginx.
+/// The name of the child process before it becomes nginx.
 pub const NAME: &str = "weir-nginx";
-/// The time limit of the first response, and the pause between two attempts.
+/// The maximum time until the first response. The next constant is the pause between two attempts.
 const START_MAX: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(10);
 const LOG: &str = "nginx.log";
-/// The maximum length of an error of nginx that is shown.
+/// The maximum length of an nginx error that is shown.
 const SAID_BYTES_MAX: u64 = 16 << 10;
 
 /// nginx, killed when dropped.
@@ -38,7 +38,7 @@ impl Nginx {
         self.address
     }
 
-    /// Starts this nginx for the folder `www` in the folder of the demo. Returns the reason if it does not serve.
+    /// Starts this nginx for the folder `www` in the demo's folder. Returns the reason if it does not serve.
     pub fn start(program: &Path, folder: &Path) -> Result<Nginx, String> {
         let served = reserve().and_then(|(address, reserved)| {
             let mut nginx = Nginx::spawned(program, folder, address)?;
@@ -78,7 +78,7 @@ impl Nginx {
         }
     }
 
-    /// Asks for an object.
+    /// Requests an object.
     fn answer(&self) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(START_MAX))?;
@@ -96,7 +96,7 @@ impl Drop for Nginx {
     }
 }
 
-/// Returns a free address on loopback with the socket that keeps it from other programs.
+/// Returns a free address on loopback, with a socket that reserves it.
 fn reserve() -> io::Result<(SocketAddr, Socket)> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_port(true)?;
@@ -111,8 +111,8 @@ pub fn find(path: &OsStr) -> Option<PathBuf> {
     folders.map(|folder| folder.join("nginx")).find(|file| file.is_file())
 }
 
-/// Returns the configuration of nginx with sendfile and tcp_nopush and no other tuning. Its paths begin at the folder
-/// of the demo. One process is enough for a slow line, and it keeps the account that started it.
+/// Returns the configuration of nginx: sendfile and tcp_nopush, no other tuning, and paths relative to the demo's
+/// folder. A single process is enough for a slow line, and runs as the user that started it.
 fn configuration(address: SocketAddr) -> String {
     let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let folders = folders.map(|of| format!("{of}_temp_path nginx-temp;\n")).concat();
@@ -130,8 +130,8 @@ fn last_line(log: &Path) -> Option<String> {
     said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(String::from)
 }
 
-/// Becomes the program that the command line names after the process of the demo. Returns only with an error, which
-/// goes to the log too.
+/// Becomes the program on the command line, which follows the process number of the demo. Returns only with an error,
+/// which is also logged.
 pub fn become_nginx() -> io::Result<()> {
     let error = become_program();
     eprintln!("{error}");

@@ -13,14 +13,14 @@ use server::service_manager::Account;
 use crate::serve::run;
 
 const HEAD_BYTES_MAX: u64 = 64 << 10;
-/// The maximum length of a body that is read: that of the longest dictionary.
+/// The maximum length of a body that is read; the longest dictionary has this length.
 const BODY_BYTES_MAX: u64 = 4 << 20;
-/// The maximum time for an answer, because a disk may be slow.
+/// The maximum wait for an answer. It is long because a disk may be slow.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// The address from which the request comes.
+/// The address from which requests come.
 const ASKER: &str = "127.0.0.1";
 
-/// The server, until it is dropped.
+/// A server inside this process. Dropping it stops the server.
 pub struct AskedServer(Server);
 
 /// The answer to one request.
@@ -60,7 +60,8 @@ impl Answered {
     }
 }
 
-/// Returns the configuration of that server: without TLS and logs, and with the user if this process may switch to it.
+/// Returns the configuration of that server: without TLS and logs, and with a user only if this process may switch to
+/// that user.
 fn alone(configuration: &Configuration) -> Configuration {
     let mut alone = configuration.clone();
     alone.settings.uplink.shaping = config::Shaping::Off;
@@ -79,7 +80,7 @@ fn alone(configuration: &Configuration) -> Configuration {
     alone
 }
 
-/// Gives access to this process, which stands in for the client. Responses for only some clients stay private.
+/// Admits this process, which stands in for the client. Responses that are only for some clients stay private.
 fn let_in(access: &mut Access) {
     let loopback = if access.is_private() { "127.0.0.0/8".parse().ok() } else { None };
     (access.users, access.auth) = (None, None);
@@ -125,7 +126,7 @@ fn request(url: &str, headers: &[String]) -> String {
     )
 }
 
-/// Formats a byte as a client would send it in a request target.
+/// Formats a byte as clients send it in a request target.
 fn in_target(byte: u8) -> String {
     if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
 }

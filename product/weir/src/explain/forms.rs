@@ -1,4 +1,4 @@
-//! The forms of the answer for a browser: the coding, the type of a picture, and the size with a dictionary.
+//! Describes the answer as a browser would get it: the coding, the type of a picture, and the size with a dictionary.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::asked_server::{Answered, AskedServer};
 const CODINGS: &str = "br, zstd, gzip";
 /// The types of pictures that browsers name.
 const PICTURES: &str = "image/avif, image/webp";
-/// The number of requests until a form with a dictionary must be ready, which other threads store and make, and the
-/// time between the requests.
+/// The maximum number of requests until a form with a dictionary is ready, which other threads store and make. The next
+/// constant is the time between requests.
 const ATTEMPTS_MAX: u32 = 200;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Returns lines about the answer in other forms. A form is left out if the fields of the request already decide it.
+/// Returns lines about the other forms of the answer. A form is left out if the request's fields already decide it.
 pub fn lines(server: &AskedServer, asked: &Asked, answer: &Answered) -> String {
     let mut lines = String::new();
     if !says(asked, "accept-encoding") {
@@ -37,7 +37,8 @@ fn with(asked: &Asked, more: &[&str]) -> Vec<String> {
     asked.headers.iter().cloned().chain(more.iter().map(|field| field.to_string())).collect()
 }
 
-/// Returns the coding and length of the answer to a browser, and the requests for which it becomes a dictionary.
+/// Returns the coding and length of the answer to a browser, and the requests for which the answer becomes a
+/// dictionary.
 fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
     let answer = server.head(asked.url, &with(asked, &[&format!("Accept-Encoding: {CODINGS}")])).ok()?;
     let mut lines = String::new();
@@ -51,7 +52,7 @@ fn coded(server: &AskedServer, asked: &Asked) -> Option<String> {
     Some(lines)
 }
 
-/// Returns the size of the answer to a browser that has the page of the folder, and to one that has this file.
+/// Returns the size of the answer to a browser that has the folder's page, and to a browser that has this file.
 fn sizes_with_dictionaries(server: &AskedServer, asked: &Asked, offer: &str) -> String {
     let mut lines = String::new();
     let folder = folder_of(asked.url).filter(|_| offer.contains("\"document\""));
@@ -66,8 +67,8 @@ fn sizes_with_dictionaries(server: &AskedServer, asked: &Asked, offer: &str) -> 
     lines + &own.unwrap_or_default()
 }
 
-/// Returns the coding and length of the answer to a browser that has the content of this URL. `None` if that is not a
-/// dictionary, or makes no shorter form.
+/// Returns the coding and length of the answer to a browser that has the content of this URL. `None` if that content is
+/// not a dictionary or does not shorten the answer.
 fn size_with(server: &AskedServer, asked: &Asked, url: &str) -> Option<String> {
     let dictionary = server.whole(url, asked.headers).ok().filter(Answered::is_ok)?;
     dictionary.value("use-as-dictionary")?;
@@ -86,7 +87,7 @@ fn size_with(server: &AskedServer, asked: &Asked, url: &str) -> Option<String> {
     None
 }
 
-/// The URL and the path of the folder of a page; `None` for the page of a folder.
+/// Returns the URL and path of the folder of a page; `None` if the page is that of a folder.
 fn folder_of(url: &str) -> Option<(&str, &str)> {
     let url = url.split(['?', '#']).next()?;
     let begin = url.find("://")? + 3;

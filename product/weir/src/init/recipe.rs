@@ -1,4 +1,5 @@
-//! The answers to `weir init`, and the configuration made from them, which has only the keys that the answers require.
+//! The answers to `weir init`, and the configuration made from them. It contains only the keys that the answers
+//! require.
 
 use std::fmt::Write;
 use std::io::ErrorKind;
@@ -15,24 +16,24 @@ pub const CERTIFICATES: [&str; 3] = [ACME, OWN, NONE];
 const ACME: &str = "acme";
 const OWN: &str = "own";
 const NONE: &str = "none";
-/// The answer for all hosts.
+/// The answer that stands for all hosts.
 pub const ANY: &str = "any";
 pub const AUTO: &str = "auto";
 /// The names that certbot gives.
 pub const USUAL_CERT: &str = "fullchain.pem";
 pub const USUAL_KEY: &str = "privkey.pem";
-/// Folders of files, and of the builds of applications, as tools name them.
+/// Common names of folders with files. The next constant has the folders to which tools build applications.
 const FOLDERS: [&str; 6] = ["www", "public", "public_html", "html", "_site", "site"];
 const APP_FOLDERS: [&str; 3] = ["dist", "build", "out"];
 /// Sockets of php-fpm: Debian's, Red Hat's.
 const PHP_SOCKETS: [&str; 3] = ["/run/php/php-fpm.sock", "/run/php-fpm/www.sock", "/run/php-fpm/php-fpm.sock"];
 /// The script that answers for paths without a file.
 const FRONT: &str = "index.php";
-/// The users that a server may become, tried in this order: the users of php-fpm may read its scripts and socket.
+/// Users to which a server may switch, tried in this order; those of php-fpm may read its scripts and socket.
 const USERS: [&str; 1] = ["weir"];
 const PHP_USERS: [&str; 4] = ["www-data", "apache", "http", "weir"];
 
-/// The answers, as they were typed or given by flags; `None` is not asked yet.
+/// The answers, as typed or given by flags; `None` if not asked yet.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Answers {
     /// What is served: folder, program, php (scripts, by php-fpm) or app (a single-page app)
@@ -103,7 +104,7 @@ impl Answers {
         usual.iter().find(|folder| Path::new(folder).is_dir()).unwrap_or(&usual[0]).to_string()
     }
 
-    /// Returns the socket of this machine's php-fpm, or the one that it will most likely have.
+    /// Returns the socket of this machine's php-fpm, or the socket that it most likely will have.
     pub fn usual_php_fpm(&self) -> String {
         let found = PHP_SOCKETS.iter().find(|path| Path::new(path).exists()).unwrap_or(&PHP_SOCKETS[0]);
         format!("unix:{found}")
@@ -127,12 +128,12 @@ impl Answers {
         self.check_text()
     }
 
-    /// Checks the answers so far by the rules of a configuration. The error is one sentence.
+    /// Checks the answers so far against the rules of a configuration. The error is a sentence.
     pub fn check_text(&self) -> Result<(), String> {
         config::read(self.text().as_bytes()).map(drop).map_err(|mistakes| mistakes[0].said.clone())
     }
 
-    /// Checks the folder, which must not contain the configuration itself, because it would be served.
+    /// Checks the folder. It must not contain the configuration itself, because the configuration would be served.
     pub fn check_folder(&self, file: &Path) -> Result<(), String> {
         let root = self.root();
         let shown = root.display();
@@ -153,13 +154,13 @@ impl Answers {
         self.check_text()
     }
 
-    /// The absolute path of the folder, which does not depend on the place of the file.
+    /// The absolute path of the folder, which does not depend on the location of the configuration.
     fn root(&self) -> PathBuf {
         let folder = self.folder.clone().unwrap_or(self.usual_folder());
         std::fs::canonicalize(&folder).or(std::path::absolute(&folder)).unwrap_or(folder.into())
     }
 
-    /// Returns the names of the hosts; an empty list stands for all hosts.
+    /// The host names; an empty list means all hosts.
     fn hosts(&self) -> Vec<&str> {
         let hosts = self.hosts.as_deref().filter(|hosts| *hosts != ANY).unwrap_or_default();
         hosts.split([' ', ',', '\t']).filter(|host| !host.is_empty()).collect()
@@ -172,7 +173,7 @@ impl Answers {
         (!is_there).then(|| format!("There is no `{path}` yet: start php-fpm, on Debian the package php-fpm"))
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub fn text(&self) -> String {
         // Tables of a site follow its own keys.
         format!("{HEAD}{}{}{}{}", self.user(), self.uplink(), self.listeners(), self.site())
@@ -258,7 +259,7 @@ fn one_of(answer: &Option<String>, words: &[&str]) -> Result<(), String> {
     if words.contains(&answer) { Ok(()) } else { Err(format!("`{answer}`: expected {} or {last}", first.join(", "))) }
 }
 
-/// Returns an error for a file that does not exist. A file that only root may read is left to `weir check`.
+/// Returns an error if the file does not exist. A file that only root may read is left to `weir check`.
 pub fn there(name: &str) -> Result<(), String> {
     match file_of(name).metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("`{name}`: expected a PEM file that exists")),
@@ -266,7 +267,7 @@ pub fn there(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the absolute path of the file, for a configuration in another folder.
+/// Returns the absolute path of the file, because the configuration may be in another folder.
 fn file_of(name: &str) -> PathBuf {
     std::path::absolute(name).unwrap_or(name.into())
 }
@@ -278,7 +279,8 @@ const HEAD: &str = "\
 
 const TLS: &str = "tls = true    # and HTTP/3: let UDP through too\n";
 
-/// Browsers revalidate the app's page each time, because its scripts change their names.
+/// Keys for a single-page app. Browsers must revalidate the app's page each time, because the names of its scripts
+/// change.
 const APP_KEYS: &str = "\
 fallback = \"/index.html\"    # the app shows what a path says
 
@@ -297,7 +299,7 @@ path = \"/assets/*\"
 control = \"max-age=31536000, immutable\"
 ";
 
-/// Writes text as a TOML string, in the form of JSON.
+/// Quotes text as a TOML string, in JSON's form.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

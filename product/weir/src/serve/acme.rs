@@ -1,4 +1,4 @@
-//! Certificates by ACME: the flags, and what they say together.
+//! The flags for certificates by ACME, and the configuration that they produce.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::chown;
@@ -18,7 +18,7 @@ pub const HTTP_PORT: u16 = 80;
 pub const HTTPS_PORT: u16 = 443;
 /// The folder below the state folder.
 const FOLDER: &str = "acme";
-/// The user that `weir serve --domain` becomes if root starts it: that of the packages, if there is one.
+/// The user to which `weir serve --domain` switches if root starts it: the packages' user, if it exists.
 const OWN_USER: &str = "weir";
 
 /// The flags about certificates by ACME.
@@ -59,7 +59,7 @@ pub struct AcmeFlags {
     /// [default: STATE_DIRECTORY; /var/lib/weir for root, else ~/.local/state/weir]
     #[arg(hide_short_help = true, long, value_name = "DIR", verbatim_doc_comment)]
     pub state: Option<PathBuf>,
-    /// The account that the authority asks for.
+    /// The external account that the authority requires.
     #[arg(skip)]
     pub external_account: Option<ExternalAccount>,
     /// Certificates are ordered for sites of a file.
@@ -102,7 +102,7 @@ fn directory(text: &str) -> Result<String, String> {
 }
 
 impl AcmeFlags {
-    /// The same from the table of a file; relative paths begin at this folder.
+    /// Converts the table of a file to flags. Paths are relative to this folder.
     pub fn of_file(self, table: &config::Acme, folder: &Path) -> AcmeFlags {
         let external = table.external_account.as_ref();
         AcmeFlags {
@@ -127,7 +127,7 @@ impl AcmeFlags {
     }
 }
 
-/// The listeners of `--domain`: first those with TLS, then those without.
+/// The listeners of `--domain`: those with TLS, followed by those without.
 pub fn listeners(flags: &Flags) -> Vec<Listen> {
     let port = |port| config::listen_address(&format!(":{port}")).into_iter().collect::<Vec<_>>();
     let secure = if flags.listen.is_empty() { port(HTTPS_PORT) } else { flags.listen.clone() };
@@ -148,12 +148,13 @@ pub fn listeners(flags: &Flags) -> Vec<Listen> {
     secure.chain(plain).collect()
 }
 
-/// Returns for each listener whether it has TLS.
+/// Returns whether each listener uses TLS.
 pub fn security(passed: &[PassedSocket], listen: &[Listen]) -> impl Iterator<Item = bool> {
     passed.iter().map(|socket| socket.is_secure).chain(listen.iter().map(|listen| listen.is_secure))
 }
 
-/// The configuration of certificates by ACME that the flags give, for listeners with and without TLS; `None` if none are ordered.
+/// Returns the ACME configuration that the flags give, for listeners with and without TLS; `None` if no certificates
+/// are ordered.
 pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Option<AcmeConfig>, Unmet> {
     let acme = &flags.acme;
     if !acme.are_wanted() {
@@ -183,7 +184,7 @@ pub fn config(flags: &Flags, security: impl Iterator<Item = bool>) -> Result<Opt
     }))
 }
 
-/// Starts the process that runs the program for DNS records, if there is one.
+/// Starts the process that runs the program for DNS records, if one is configured.
 pub fn start_hook(program: Option<&Path>, config: &mut Config) -> Result<(), Unmet> {
     let (Some(program), Some(acme)) = (program, &mut config.acme) else { return Ok(()) };
     let started = HookProgram::start(program, config.privileges.account.as_ref());
@@ -195,7 +196,8 @@ pub fn start_hook(program: Option<&Path>, config: &mut Config) -> Result<(), Unm
     Ok(())
 }
 
-/// Makes the folder, for the user that the server becomes. If that fails, the renewer says why it cannot use it.
+/// Creates the folder for the user to which the server switches. If that fails, the renewer reports why it cannot use
+/// the folder.
 pub fn make_folder(config: &Config) {
     let Some(acme) = &config.acme else { return };
     let account = config.privileges.account.as_ref().filter(|_| rustix::process::geteuid().is_root());
@@ -213,8 +215,8 @@ pub fn make_folder(config: &Config) {
     });
 }
 
-/// The user that a server with `--domain` becomes if root starts it and names none: weir's own, or the one who called
-/// sudo.
+/// The user to which a server with `--domain` switches if root starts it without naming a user: weir's own user, or the
+/// user who called sudo.
 pub fn default_user(flags: &Flags) -> Option<String> {
     if flags.acme.domains.is_empty() || flags.user.is_some() || !rustix::process::geteuid().is_root() {
         return None;

@@ -1,4 +1,4 @@
-//! Checks for addresses that are given twice. The kernel refuses the second one, and its error would blame another
+//! Checks that no address is given twice. The kernel would refuse the second use, and its error would blame another
 //! program.
 
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use server::Listen;
 use super::Flags;
 use super::unmet::Unmet;
 
-/// Refuses flags that give an address twice, or an address that another one includes.
+/// Fails if flags give an address twice, or an address that includes another one.
 pub fn refuse_overlaps(flags: &Flags) -> Result<(), Failure> {
     let named = |flag: &'static str| move |address: &SocketAddr| (flag, *address);
     let listen = flags.listen.iter().map(named("--listen"));
@@ -24,7 +24,7 @@ pub fn refuse_overlaps(flags: &Flags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an address of the admin listener that a listener of the server also has.
+/// Fails if the admin listener has the same address as a listener of the server.
 pub fn refuse_shared_admin(admin: Option<SocketAddr>, listen: &[Listen]) -> Result<(), Unmet> {
     let Some(admin) = admin.filter(|admin| admin.port() != 0) else { return Ok(()) };
     let is_same = |address: SocketAddr| {

@@ -1,6 +1,6 @@
-//! The earlier processes that still finish their work. Until such a process ends, it reads the UDP sockets and writes
-//! its logs. After several upgrades in a row there may be several of them; a process that ends hands its connections to
-//! earlier ones over with the sockets.
+//! Earlier processes that are still finishing their work. Until such a process ends, it reads the UDP sockets and
+//! writes its logs. After several upgrades in a row there may be several of them. When a process hands over its
+//! sockets, it also hands over its connections to earlier processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use super::handover::{BEFORE, receive_with, send_with};
 
 const REOPEN: &[u8] = b"reopen";
 
-/// The connections to the processes. Each one ends with its process.
+/// A connection to each earlier process. It ends with the process.
 #[derive(Debug, Default)]
 pub struct Before(Vec<OwnedFd>);
 
@@ -21,7 +21,7 @@ impl Before {
         Before(connections.into_iter().collect())
     }
 
-    /// The descriptors that become readable when their process has ended.
+    /// Descriptors that become readable when their process has ended.
     pub fn descriptors(&self) -> &[OwnedFd] {
         &self.0
     }
@@ -30,14 +30,14 @@ impl Before {
         self.0.iter().for_each(reopen_logs);
     }
 
-    /// Returns true if this removes the last earlier process, so that only this one is left.
+    /// Returns true if this removes the last earlier process, so that only the current one is left.
     pub fn forget_ended(&mut self) -> bool {
         let had_some = !self.0.is_empty();
         self.0.retain(|connection| hear(connection) != Heard::End);
         had_some && self.0.is_empty()
     }
 
-    /// The connections, for the process that follows this one.
+    /// The connections to pass to the process that replaces this one.
     pub fn to_pass(&self) -> io::Result<Vec<NamedSocket>> {
         self.0.iter().map(|socket| Ok(NamedSocket { name: BEFORE.into(), socket: socket.try_clone()? })).collect()
     }
@@ -52,7 +52,7 @@ pub enum Heard {
     End,
 }
 
-/// Reads a message without waiting for one.
+/// Reads a message without blocking.
 pub fn hear(connection: &OwnedFd) -> Heard {
     match receive_with(connection, RecvFlags::DONTWAIT) {
         Ok(Some((word, _))) if word == REOPEN => Heard::Reopen,
@@ -62,8 +62,8 @@ pub fn hear(connection: &OwnedFd) -> Heard {
     }
 }
 
-/// Makes the process at the other end reopen its logs, because log rotation signals only the main process of a service.
-/// A version that does not read the message continues in the old files.
+/// Asks the process at the other end to reopen its logs, because log rotation signals only the main process of a
+/// service. A version that does not read this message continues to write to the old files.
 fn reopen_logs(connection: &OwnedFd) {
     // An error means that the process has ended.
     let _ = send_with(connection, REOPEN, None, SendFlags::DONTWAIT);

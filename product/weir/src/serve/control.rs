@@ -1,6 +1,7 @@
-//! The sockets for `weir reload`, `weir status` and `weir status --routes`. Their abstract names `weir-control-PID`, `weir-status-PID` and
-//! `weir-routes-PID` need no writable folder, are listed by the kernel, and end with their process. Root and the server's own user may
-//! connect.
+//! The sockets for `weir reload`, `weir status` and `weir status --routes`. Their abstract names `weir-control-PID`,
+//! `weir-status-PID` and
+//! `weir-routes-PID` need no writable folder, are listed by the kernel, and end with their process. Root and the
+//! server's own user may connect.
 //!
 //! A connection gets one answer and is closed. The first socket sends `used`, `unused` or `fixed` and lines for the
 //! operator; the others send a JSON object. Nothing is read from a client, so the server never waits for one, and a
@@ -13,22 +14,22 @@ use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
-/// The prefixes of the names, which the process number follows.
+/// The prefixes of the sockets' names, which the process number completes.
 pub const NAME: &str = "weir-control-";
 pub const STATUS_NAME: &str = "weir-status-";
 pub const ROUTES_NAME: &str = "weir-routes-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
-/// Like [`UNUSED`], but a new process would use the configuration.
+/// The configuration was not used, as with [`UNUSED`], but a new process would use it.
 pub const FIXED: &str = "fixed";
-/// Maximum number of clients that share an answer; others wait for the next.
+/// The maximum number of clients that share an answer; others wait for the next answer.
 const ANSWERS_MAX: usize = 16;
-/// The maximum time for a client to read an answer. The answer fits into its socket buffer unless there are thousands
-/// of classes.
+/// The maximum time for which a client may take to read an answer. The answer fits into its socket buffer unless there
+/// are thousands of classes.
 const WRITE_MAX: Duration = Duration::from_secs(1);
 
-/// The pause if no descriptor is left for a client.
+/// The pause if there is no descriptor left for a client.
 const SHORTAGE_FOR: Duration = Duration::from_secs(1);
 
 pub struct Control(UnixListener);
@@ -49,7 +50,8 @@ impl Control {
         &self.0
     }
 
-    /// Answers the waiting clients. Several share one answer, which is made after the last of them has connected.
+    /// Answers the waiting clients. Several clients share one answer, which is made after the last of them has
+    /// connected.
     pub fn answer(&self, answer: impl FnOnce() -> String) {
         let accepted = std::iter::from_fn(|| self.accept()).take(ANSWERS_MAX);
         let askers: Vec<UnixStream> = accepted.filter(may_ask).collect();
@@ -63,7 +65,7 @@ impl Control {
         }
     }
 
-    /// Accepts a client. If that fails, the thread sleeps, since the socket stays readable.
+    /// Accepts a client. If that fails, the thread sleeps, because the socket stays readable.
     fn accept(&self) -> Option<UnixStream> {
         match self.0.accept() {
             Ok((asker, _)) => Some(asker),

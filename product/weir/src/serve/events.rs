@@ -1,4 +1,5 @@
-//! The events of a running server: signals, `weir reload`, `weir status` and others. The main thread waits for all of them.
+//! The events of a running server: signals, `weir reload`, `weir status` and others. The main thread waits for all of
+//! them.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +24,7 @@ use super::reload_config::{Outcome, Source, Verdict, reload};
 use super::status::{self, Asker};
 use super::unmet::Unmet;
 
-/// Interval at which the found rate of the uplink is saved.
+/// The interval at which the found rate of the uplink is saved.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
 /// Interval of checks if waiting fails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -35,9 +36,9 @@ pub struct Events {
     routes: Option<Control>,
     admin: Option<Admin>,
     handover: Option<Handover>,
-    /// The processes before this one, until they have ended.
+    /// The processes before this one that have not ended.
     before: Before,
-    /// Lines about the sockets that are missing, and about the address of the admin listener.
+    /// Lines about missing sockets, and about the address of the admin listener.
     remarks: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ struct Asked {
     routes: bool,
     admin: bool,
     handover: bool,
-    /// A process before this one has ended.
+    /// True if a process before this one has ended.
     has_ended: bool,
 }
 
@@ -69,7 +70,7 @@ impl Outcome {
 }
 
 impl Events {
-    /// Opens the sockets. `taken` is the socket of the admin listener if the process before this one had it.
+    /// Opens the sockets. `taken` is the socket of the admin listener, if the previous process had it.
     pub fn new(admin: Option<SocketAddr>, taken: Option<OwnedFd>) -> Result<Events, Unmet> {
         let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
@@ -94,16 +95,16 @@ impl Events {
         Ok(Events { signals, control, status, routes, admin, handover, before: Before::default(), remarks })
     }
 
-    /// Takes over from another process, and watches for its end and for that of those before it.
+    /// Takes over from another process, and watches for its end and for the end of earlier processes.
     pub fn follow(&mut self, mut predecessor: Predecessor) -> Result<(), Failure> {
         predecessor.take_over().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
         self.before = predecessor.into_before();
         Ok(())
     }
 
-    /// Closes the sockets, because another process serves from now on. A thread continues to reopen logs at SIGUSR1, at
-    /// SIGHUP and at the successor's request until the process ends, because a download may take a day, in which logs
-    /// are rotated. The successor holds the connections to the earlier processes.
+    /// Closes the sockets, because another process serves from now on. Until the process ends, a thread continues to
+    /// reopen logs at SIGUSR1, at SIGHUP and at the successor's request, because logs may be rotated while a long
+    /// download continues. The successor holds the connections to the earlier processes.
     pub fn leave(mut self, server: &Server, successor: &Successor) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
         (self.handover, self.before) = (None, Before::default());
@@ -136,17 +137,17 @@ impl Events {
         }
     }
 
-    /// Ends [`Events::handle`], from any thread.
+    /// Returns a handle with which any thread can end [`Events::handle`].
     pub fn closer(&self) -> Handle {
         self.signals.handle()
     }
 
-    /// The reasons why `weir reload` or `weir status` does not reach this server, and the address of its admin page.
+    /// The reasons why `weir reload` or `weir status` cannot reach this server, and the address of its admin page.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Handles events until the server is to stop, has failed, or another process serves in its place, which is returned.
+    /// Handles events until the server must stop, has failed, or was replaced by another process, which is returned.
     pub fn handle(
         &mut self,
         server: &Server,
@@ -204,7 +205,7 @@ impl Events {
         }
     }
 
-    /// Answers a request for the sockets. Returns the process that serves with them.
+    /// Answers a request for the sockets. Returns the process that serves with them from now on.
     fn hand_over(&mut self, server: &Server) -> Option<Successor> {
         let admin = self.admin.as_ref().map(|admin| admin.listener().as_fd().try_clone_to_owned());
         let sockets = || {
@@ -222,7 +223,8 @@ impl Events {
         }
     }
 
-    /// Waits for a signal, the end, a client, or the time to save the rate, for a sample or for a slow client.
+    /// Waits for a signal, the end of the server, a client, or the next time to save the rate, take a sample or drop a
+    /// slow client.
     fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
@@ -265,15 +267,15 @@ fn is_for_logs(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGUSR1)
 }
 
-/// Makes the earlier processes, which may continue to send for a day, reopen their logs at a signal that reopens the
-/// logs of this one.
+/// Asks the earlier processes, which may continue to send for a day, to reopen their logs after a signal that reopens
+/// the logs of this one.
 fn pass_on(signal: i32, before: &Before) {
     if is_for_logs(signal) {
         before.reopen_logs();
     }
 }
 
-/// Reads everything again, and reports the outcome to the log and to the service manager.
+/// Reads the configuration again, and reports the outcome in the log and to the service manager.
 fn again(server: &Server, source: &dyn Source, notifier: &Notifier, status: &str) -> Outcome {
     notifier.reloading();
     server.reopen_logs();

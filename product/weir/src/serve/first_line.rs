@@ -1,4 +1,5 @@
-//! The message at the start: what is served, at which addresses, and in which order. A terminal gets a few short lines, a log one.
+//! The startup message: what is served, at which addresses, and in which order. On a terminal it has a few short lines,
+//! in a log one.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use server::service_manager::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
 
-/// The parts of the message that come from the configuration, kept before the server takes it.
+/// The parts of the message that come from the configuration, which the server then takes.
 pub struct FirstLine {
     served: String,
-    /// The sockets of the service manager, each with its label.
+    /// The service manager's sockets, each with its label.
     passed: Vec<(SocketAddr, String)>,
-    /// All remarks, each with a separator before it.
+    /// All remarks, each preceded by a separator.
     remarks: String,
     is_stdout_a_log: bool,
 }
@@ -37,7 +38,7 @@ impl FirstLine {
         FirstLine { served, passed, remarks, is_stdout_a_log }
     }
 
-    /// Prints the message. Returns the part for the service manager, which knows the rest.
+    /// Prints the message. Returns the part for the service manager, which already has the rest.
     pub fn tell(&self, server: &Server) -> String {
         let guard = server.wait_bound().map_or(String::new(), guard_promise);
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
@@ -63,7 +64,7 @@ impl FirstLine {
         said.status
     }
 
-    /// The addresses, first those of the service manager, then those that this process has bound.
+    /// Lists the addresses: first those of the service manager's sockets, then those that this process has bound.
     fn sockets(&self, addresses: &[Listen]) -> String {
         if self.passed.is_empty() {
             return String::new();
@@ -91,7 +92,7 @@ impl Said {
         format!("{status} ({order}; {limits})")
     }
 
-    /// The message with a line for each remark.
+    /// Returns the message with one line per remark.
     fn lines(&self) -> String {
         let begun = |text: &str| text[..1].to_uppercase() + &text[1..];
         let limits = self.limits.split("; ").map(|limit| format!("  {limit}\n"));
@@ -99,7 +100,7 @@ impl Said {
     }
 }
 
-/// The order, from the server's words for its shaping; without an order it says how to turn it on.
+/// Describes the order, in the server's words for its shaping. Without an order, explains how to enable it.
 fn order(why: &str) -> String {
     match why.strip_prefix("shaping off") {
         Some(rest) => format!("order OFF{rest}; --uplink auto or a rate (uplink.rate) turns it on"),
@@ -112,7 +113,7 @@ fn url(listen: &Listen) -> String {
     format!("{scheme}://{}/", listen.address)
 }
 
-/// The addresses of HTTP/3, which needs UDP through a firewall.
+/// Lists the addresses of HTTP/3, because a firewall must admit UDP for them.
 fn http3(addresses: &[Listen]) -> String {
     let spoken = addresses.iter().filter(|listen| listen.has_http3).map(|listen| listen.address.to_string());
     match spoken.collect::<Vec<_>>() {
@@ -121,7 +122,7 @@ fn http3(addresses: &[Listen]) -> String {
     }
 }
 
-/// The folder of the only site, or the number of sites.
+/// Describes what is served: the folder of the only site, or the number of sites.
 pub fn served(sites: &[SiteConfig]) -> String {
     match sites {
         [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
@@ -130,7 +131,7 @@ pub fn served(sites: &[SiteConfig]) -> String {
     }
 }
 
-/// The description of an only site without a folder.
+/// Describes the only site if it has no folder.
 fn alone(site: &SiteConfig) -> String {
     let proxies = site.answers.proxies.iter().flat_map(|proxy| &proxy.to).map(ToString::to_string);
     let upstreams: Vec<String> = proxies.collect();
@@ -142,7 +143,7 @@ fn account_of(account: &Account, config: &Config) -> String {
     format!("; as user {account}{kept}")
 }
 
-/// A remark about certificates by ACME: where they are from, and where they are kept.
+/// Returns a remark about certificates by ACME: their authority, and the folder where they are kept.
 fn certificates(config: &Config) -> String {
     config.acme.as_ref().map_or(String::new(), |acme| {
         format!("; certificates from {}, kept in {}", acme.directory, acme.folder.display())
@@ -158,13 +159,13 @@ fn http3_off(config: &Config) -> String {
     }
 }
 
-/// A remark that other machines cannot reach the default address.
+/// Returns a remark if other machines cannot reach the default address.
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 
-/// A remark about the clients that are not held at the rate of the line, or about those that may be held for nothing.
+/// Returns a remark about clients that are not paced, or about clients that may be paced although they are local.
 fn local(config: &Config) -> String {
     let networks = &config.limits.local_networks;
     match networks.is_empty() {
@@ -174,7 +175,7 @@ fn local(config: &Config) -> String {
     }
 }
 
-/// A remark about the private networks of the interface: machines in them may reach this one without the line.
+/// Returns a remark about private networks of the interface, whose machines may reach this one without the line.
 fn near(config: &Config) -> String {
     let Some(listen) = config.listen.iter().find(|listen| !listen.address.ip().is_loopback()) else {
         return String::new();
@@ -183,7 +184,7 @@ fn near(config: &Config) -> String {
     near_of(&interface.and_then(|found| found.private_addresses().ok()).unwrap_or_default())
 }
 
-/// The same for the addresses of an interface, each with the length of its network.
+/// Does the same for the addresses of an interface, each with the prefix length of its network.
 fn near_of(addresses: &[(IpAddr, u32)]) -> String {
     let mut networks: Vec<String> =
         addresses.iter().map(|(address, bits)| config::Network::around(*address, *bits).to_string()).collect();
@@ -193,13 +194,13 @@ fn near_of(addresses: &[(IpAddr, u32)]) -> String {
     format!("; clients of {all} share the line's pace: if they do not use the line, --local-network {first} frees them")
 }
 
-/// A remark that an address without a host, which stands for all, is one of IPv4 here.
+/// Returns a remark if an address without a host, which means all addresses, covers only IPv4 here.
 fn ipv4_alone(config: &Config) -> String {
     let is_of_all = config.listen.iter().any(|listen| listen.address.ip() == Ipv4Addr::UNSPECIFIED);
     if is_of_all && !config::has_ipv6() { "; IPv4 only: this machine has no IPv6".into() } else { String::new() }
 }
 
-/// A remark about an only site of files whose root has no index file, so that `/` is refused.
+/// Returns a remark if the only site serves files and its root has no index file, so that `/` is refused.
 fn no_index(config: &Config) -> String {
     let [site] = &config.sites[..] else { return String::new() };
     let Some(dir) = site.dir.as_ref().filter(|_| !site.files.listing && site.answers.is_empty()) else {
@@ -213,7 +214,7 @@ fn no_index(config: &Config) -> String {
     }
 }
 
-/// A remark about memory if the cgroup limits it.
+/// Returns a remark about memory if the cgroup limits it.
 fn memory(limit: MemoryLimit) -> String {
     match limit.origin {
         MemoryOrigin::Cgroup => {
@@ -223,7 +224,7 @@ fn memory(limit: MemoryLimit) -> String {
     }
 }
 
-/// The remark about clients that wait for the others.
+/// Returns a remark about clients that wait for others.
 fn share_promise(allowance_bytes: u64) -> String {
     format!(
         "; a client {:.1} MB ahead of its share waits for others (--client-share, uplink.client_share)",
@@ -231,7 +232,7 @@ fn share_promise(allowance_bytes: u64) -> String {
     )
 }
 
-/// The bound of the wait that the starvation share guarantees.
+/// Describes the maximum wait that the starvation share guarantees.
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
     format!(

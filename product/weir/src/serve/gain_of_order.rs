@@ -1,9 +1,11 @@
-//! The gain of the order: the time that responses took less, or more, than if all had taken turns, from the means of size classes.
+//! The gain of the order: how much less or more time responses took than if all had taken turns, from the means of size
+//! classes.
 
 use server::metrics::Times;
 use units::Nanos;
 
-/// Minimum difference of two means, absolute and relative. Smaller ones come from the work of the server, not from the order.
+/// The minimum absolute difference between two means; the next constant is the relative one. Smaller differences come
+/// from the server's own work.
 const ALIKE_S: f64 = 0.001;
 const ALIKE_PART: f64 = 0.02;
 
@@ -13,7 +15,7 @@ pub struct Worth {
     pub more: Sum,
 }
 
-/// A number of responses and their total time.
+/// A number of responses, and their total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
     pub responses: u64,
@@ -21,7 +23,8 @@ pub struct Sum {
 }
 
 impl Worth {
-    /// The gain over the responses that would have ended by now in turns, each with the difference of the means of its size class.
+    /// Returns the gain over responses that would have ended by now in turns. Each counts with the difference between
+    /// the means of its size class.
     pub fn of(times: &[Times]) -> Worth {
         let mut worth = Worth::default();
         for times in times.iter().filter(|times| times.compared > 0 && times.turns > 0) {
@@ -41,7 +44,7 @@ impl Worth {
         worth
     }
 
-    /// A sentence about the gain; `None` if nothing differs or nothing was counted.
+    /// Describes the gain in a sentence; `None` if there is no difference or nothing was counted.
     pub fn text(&self) -> Option<String> {
         let Worth { less, more } = self;
         let than = "than if all took turns";

@@ -1,13 +1,16 @@
-//! Hands the server over from one process to the next: listening sockets go over the socket with the abstract name `weir-upgrade-PID`, so no client is refused.
+//! Hands the server over from one process to the next. The listening sockets are passed over a socket with the abstract
+//! name `weir-upgrade-PID`, so that no client is refused.
 //!
-//! Each client sends one word. `describe` returns how this process was started, so that `weir upgrade` can start the next one alike. `take`
-//! returns standard error and the sockets, one in each record with its name, then `all`. The next process answers `ready` on the same connection once it can
-//! serve, and this one answers `go`. Until `go` has been sent this process serves on, whatever happens to the next; from then on the next one
-//! serves. The next one also serves if this one has ended before it sent `go`: it has the sockets, and binds those that are missing. The end
-//! of the connection alone is no proof of that: a process that is alive has given up on the next one, which then ends.
+//! Each client sends one word. `describe` returns how this process was started, so that `weir upgrade` can start the
+//! next one in the same way. `take` returns standard error and the sockets, one per record with its name, and then
+//! `all`. The next process answers `ready` on the same connection once it can serve, and this one answers `go`. Until
+//! it has sent `go`, this process continues to serve, whatever happens to the next one; after that the next one serves.
+//! The next one also serves if this one ends before it has sent `go`: it has the sockets, and binds those that are
+//! missing. The end of the connection does not prove that this process has ended: if it is still alive, it has given up
+//! on the next process, which then ends.
 //!
-//! After `go` the next process sends `reopen` when the logs were rotated. A process that is not alone yet passes its connections to those before
-//! it on with the sockets.
+//! After `go`, the next process sends `reopen` whenever logs are rotated. A process with predecessors that still run
+//! passes its connections to them on with the sockets.
 //!
 //! Each step has a time limit, and none of them keeps this process from serving or from answering other clients.
 
@@ -32,7 +35,7 @@ use server::service_manager::NamedSocket;
 use super::before::Before;
 use crate::process::Process;
 
-/// The prefix of the socket's name, which the process number follows.
+/// The prefix of the socket's name, which the process number completes.
 const NAME: &str = "weir-upgrade-";
 /// The environment variable that names the process to take over from.
 pub const VARIABLE: &str = "WEIR_PREDECESSOR";
@@ -40,34 +43,36 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
-/// The record sent instead of the sockets while another process takes them, followed by the number of that process.
+/// The record that is sent instead of the sockets while another process takes them. The number of that process follows.
 const BUSY: &str = "busy ";
-/// The last line of a new process to `weir upgrade`.
+/// The last line that a new process prints for `weir upgrade`.
 pub const SERVES: &str = "weir: it serves";
-/// The name of the socket of `server.admin`, and of standard error.
+/// The name of the admin listener's socket. The next constant is that of standard error.
 pub const ADMIN: &str = "weir-admin";
 const STDERR: &str = "stderr";
-/// The name of a connection to a process before the one that hands over, which has not ended ([`Before`]).
+/// The name of a connection to an earlier process that has not ended ([`Before`]).
 pub const BEFORE: &str = "before";
 /// The record after the last socket.
 const ALL: &str = "all";
-/// Time for a client to send its word, and to read each record.
+/// The time within which a client must send its word, and read each record.
 const ASKER_MAX: Duration = Duration::from_secs(1);
-/// The time for the process that holds the sockets to answer, because it may be reading its configuration.
+/// The time within which the process that holds the sockets must answer. It may be busy reading its configuration.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The time between `take` and `ready`, in which sites are opened and names resolved.
+/// The maximum time between `take` and `ready`, in which sites are opened and names resolved.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// The time for a process to end after its connection has ended, because its sockets are closed slightly earlier.
+/// The maximum time between the end of a process's connection and its own end, because sockets are closed slightly
+/// earlier.
 const END_MAX: Duration = Duration::from_secs(5);
-/// The time for a new process to serve: all steps together, below the 90 s of a service manager's reload.
+/// The maximum time until a new process serves, for all steps together. It is below the 90 s that a service manager
+/// allows for a reload.
 pub const START_MAX: Duration = Duration::from_secs(80);
 const ASKERS_WAITING: i32 = 4;
 const RECORD_BYTES: usize = 32 << 10;
 /// Maximum size of a description: the kernel allows 2 MiB of arguments and environment.
 const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of sockets: those of 256 workers at 64 addresses, over TCP and UDP.
+/// The maximum number of sockets: those of 256 workers at 64 addresses, over TCP and UDP.
 const SOCKETS_COUNT_MAX: usize = 2 * 64 * 256;
-/// Maximum number of processes that finish what they have begun.
+/// The maximum number of processes that are finishing their work.
 const BEFORE_COUNT_MAX: usize = 64;
 
 /// The user and the group of a process.
@@ -78,7 +83,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// The present account; the credentials of a connection are those of the time when the process began to listen.
+    /// Returns the present account of a process. The credentials of a connection are those from when the process began
+    /// to listen.
     fn of(pid: u32) -> io::Result<Account> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let effective = |name: &str| {
@@ -89,10 +95,10 @@ impl Account {
     }
 }
 
-/// A process's description of its own start. A description by another user is not trusted.
+/// A process's description of how it was started. A description by another user is not trusted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Started {
-    /// True if root started it, whatever its user is now.
+    /// True if root started the process, regardless of its current user.
     pub by_root: bool,
     pub folder: PathBuf,
     /// The arguments, without the program.
@@ -115,7 +121,7 @@ struct Pending {
     due_at: Instant,
 }
 
-/// The process that serves from now on. The end of this connection shows the successor that this process has ended.
+/// The process that serves from now on. When this connection ends, the successor knows that this process has ended.
 pub struct Successor {
     pub pid: u32,
     connection: OwnedFd,
@@ -125,7 +131,7 @@ pub struct Successor {
 pub struct Predecessor {
     pid: u32,
     process: Process,
-    /// `None` if it had ended before this process reached it.
+    /// The connection; `None` if that process had ended before this one could connect.
     connection: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     /// Connections to the processes before that one.
@@ -142,7 +148,8 @@ impl Handover {
         Ok(Handover { listener, pending: None, by_root, ready_max: READY_MAX })
     }
 
-    /// The descriptors that become readable when a client connects or the process that has taken the sockets sends a record.
+    /// The descriptors that become readable when a client connects or the process that has taken the sockets sends a
+    /// record.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
         std::iter::once(&self.listener).chain(self.pending.iter().map(|pending| &pending.connection))
     }
@@ -152,8 +159,8 @@ impl Handover {
         Some(self.pending.as_ref()?.due_at.saturating_duration_since(Instant::now()))
     }
 
-    /// Reads from the process that has taken the sockets, then answers one client, with these sockets if it takes them. Returns the process that
-    /// serves in place of this one, or a line about one that does not.
+    /// Reads from the process that has taken the sockets, then answers one client, passing it these sockets if it takes
+    /// them. Returns the process that replaces this one, or a line about one that failed to.
     pub fn answer(
         &mut self,
         sockets: impl FnOnce() -> io::Result<Vec<NamedSocket>>,
@@ -230,14 +237,14 @@ impl Handover {
     }
 }
 
-/// Standard error, then all sockets.
+/// Sends standard error, then all sockets.
 fn give(asker: &OwnedFd, sockets: Vec<NamedSocket>) -> io::Result<()> {
     send(asker, STDERR.as_bytes(), Some(&io::stderr().as_fd().try_clone_to_owned()?))?;
     sockets.iter().try_for_each(|one| send(asker, one.name.as_bytes(), Some(&one.socket)))?;
     send(asker, ALL.as_bytes(), None)
 }
 
-/// Returns the description that a server gives of its start, its account according to the kernel, and its standard output.
+/// Returns a server's description of its start, its account according to the kernel, and its standard output.
 pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> {
     let connection = ask(pid, DESCRIBE)?;
     let account = Account::of(pid)?;
@@ -254,14 +261,15 @@ pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> 
 }
 
 impl Successor {
-    /// The connection on which the successor has this process reopen its logs ([`hear`](super::before::hear)).
+    /// The connection on which the successor asks this process to reopen its logs ([`hear`](super::before::hear)).
     pub fn connection(&self) -> io::Result<OwnedFd> {
         self.connection.try_clone()
     }
 }
 
 impl Predecessor {
-    /// The process that the environment names, and its sockets: all of them, or those received so far if it ends meanwhile.
+    /// Returns the process named in the environment, and its sockets: all of them, or those received so far if that
+    /// process ends meanwhile.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
         let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
         let pid = pid.parse().map_err(|_| io::Error::other("expected the number of a process"))?;
@@ -314,7 +322,8 @@ impl Predecessor {
         }
     }
 
-    /// Makes this process the one that serves, with the standard error of the other one. After an error the other one serves on.
+    /// Makes this process the one that serves, with the other one's standard error. After an error, the other one
+    /// continues to serve.
     pub fn take_over(&mut self) -> io::Result<()> {
         if !self.is_left()? {
             eprintln!("weir: process {} has ended before it left its place; this one serves", self.pid);
@@ -327,7 +336,7 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Returns true if that process gives way to this one, and false if it has ended instead.
+    /// Returns true if that process yields to this one, and false if it has ended instead.
     fn is_left(&self) -> io::Result<bool> {
         let Some(connection) = &self.connection else { return Ok(false) };
         let answer = send(connection, READY, None).and_then(|()| receive_again(connection));
@@ -347,7 +356,7 @@ impl Predecessor {
         }
     }
 
-    /// Returns that process and the earlier ones that have not ended.
+    /// Returns that process, together with earlier ones that have not ended.
     pub fn into_before(self) -> Before {
         Before::new(self.connection.into_iter().chain(self.before))
     }
@@ -359,7 +368,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset)
 }
 
-/// The error, replaced by a sentence if it is a timeout.
+/// Returns the error, replaced by a sentence if it is a timeout.
 fn unanswered(error: io::Error, what: &str) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
@@ -384,7 +393,7 @@ fn address(pid: u32) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)
 }
 
-/// Connects and sends a word. Any process can take the name, so the number of the peer is checked.
+/// Connects and sends a word. Any process can use the socket's name, so the peer's process number is checked.
 fn ask(pid: u32, word: &[u8]) -> io::Result<OwnedFd> {
     let connection = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     // The limit covers connecting too, since other clients may wait to be accepted.
@@ -417,12 +426,13 @@ pub fn send_with(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd
     Ok(())
 }
 
-/// A record and the descriptor that came with it; `None` at the end.
+/// Receives a record and the descriptor that came with it; `None` at the end.
 fn receive(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     receive_with(connection, RecvFlags::empty())
 }
 
-/// Receives like [`receive`]; the first error may be about records that the other side has not read.
+/// Receives like [`receive`], but tries again after an error: the first error may be about records that the other side
+/// has not read.
 fn receive_again(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     match receive(connection) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(connection),
@@ -449,7 +459,7 @@ pub fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option
 }
 
 impl Started {
-    /// Writes numbers, then texts, each after a null byte, which none of them contains.
+    /// Writes numbers and then texts, each preceded by a null byte, which none of them contains.
     fn to_bytes(&self) -> Vec<u8> {
         let Started { by_root, folder, words, variables } = self;
         let mut text = format!("{by_root} {}", words.len()).into_bytes();

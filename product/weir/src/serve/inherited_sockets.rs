@@ -1,4 +1,5 @@
-//! Sockets that this process did not bind: the service manager bound them, or the process that this one replaces.
+//! Sockets that this process did not bind itself: they come from the service manager or from the process that this one
+//! replaces.
 
 use std::os::fd::OwnedFd;
 

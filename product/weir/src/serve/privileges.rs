@@ -13,7 +13,7 @@ use super::unmet::Unmet;
 const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
 const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that user read them";
 
-/// The privileges that are dropped, and those that are kept for as long as the server runs.
+/// Returns the privileges to drop, and those to keep for as long as the server runs.
 pub fn of(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Unmet> {
     let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose();
     let account = account.map_err(|error| Unmet::Key("server.user", error.into()))?;
@@ -24,7 +24,7 @@ pub fn of(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Unmet> {
     Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
 }
 
-/// The files of certificates, keys, certificate authorities and users, each once.
+/// The files with certificates, keys, certificate authorities and users, each once.
 fn secret_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
     let files = certificates.flat_map(|certificate| match certificate {

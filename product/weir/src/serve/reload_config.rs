@@ -1,4 +1,4 @@
-//! Reads the configuration again while the server runs. Either all of it takes effect, or none.
+//! Reloads the configuration while the server runs. Either all of it takes effect, or none.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use super::{Flags, Hosted, access_log, acme, limits, shaping};
 
 /// The source of a server's configuration.
 pub trait Source {
-    /// The file, which is read again as the user that the server has switched to; `None` without a file.
+    /// The file. It is read again as the user to which the server has switched; `None` without a file.
     fn file(&self) -> Option<&Path>;
-    /// Reads the configuration as it is now.
+    /// Reads the current configuration.
     fn next(&self) -> Result<Next, Refused>;
-    /// The mistakes of the configuration read last that a server finds when it opens what it names, and what is lacking in
-    /// it, with their places.
+    /// Returns, with their places, the faults of the last-read configuration that a server finds when it opens the
+    /// files and addresses in it.
     fn placed(&self, faults: &[Fault]) -> Vec<String>;
-    /// Records that the configuration read last is in force; the next one is compared with it.
+    /// Records that the last-read configuration is now used; the next one is compared with it.
     fn adopt(&self);
-    /// The failure for a setting that this machine cannot meet, with its place.
+    /// Returns the failure for a setting that this machine cannot provide, with its place.
     fn unmet(&self, unmet: Unmet) -> Failure;
 }
 
-/// The configuration of flags: one site, whose folder, certificate and log are opened again.
+/// The configuration of flags: a single site, whose folder, certificate and log are opened again.
 pub struct OfFlags {
     pub site: SiteConfig,
     pub flags: Flags,
@@ -55,7 +55,7 @@ pub struct Next {
     pub hosted: Hosted,
     pub flags: Flags,
     pub uplink: UplinkChange,
-    /// A line for each change.
+    /// One line for each change.
     pub changes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub enum UplinkChange {
     Line,
 }
 
-/// The outcome of a reload, and lines about it; the verdict is the last line.
+/// The outcome of a reload, and lines about it; the last line is the verdict.
 pub struct Outcome {
     pub verdict: Verdict,
     pub lines: Vec<String>,
@@ -79,29 +79,29 @@ pub struct Outcome {
 pub enum Verdict {
     Used,
     Unused,
-    /// Not used; a new process would use it.
+    /// The configuration is not used, but a new process would use it.
     Fixed,
 }
 
-/// The reason why a configuration is not used.
+/// The reason why a configuration cannot be used.
 pub struct Refused {
     verdict: Verdict,
     reason: Failure,
-    /// The process has no right to read a file of the configuration.
+    /// True if the process may not read a file of the configuration.
     is_denied: bool,
 }
 
-/// The line after files of the configuration that may not be read in the sandbox.
+/// The line printed after files of the configuration that cannot be read in the sandbox.
 const OUT_OF_REACH: &str =
     "or what cannot be read is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that";
 
 impl Refused {
-    /// A refusal because a process cannot change this setting.
+    /// Makes a refusal because a process cannot change this setting.
     pub fn fixed(reason: String) -> Refused {
         Refused { verdict: Verdict::Fixed, reason: Failure::Failed(reason), is_denied: false }
     }
 
-    /// The refusal by a server in its sandbox, which may be the reason why a file cannot be read.
+    /// Adds to the refusal that the server's sandbox may be the reason why a file cannot be read.
     fn in_sandbox(self) -> Refused {
         if !self.is_denied {
             return self;
@@ -138,7 +138,7 @@ impl From<StartError> for Refused {
     }
 }
 
-/// Checks that the user that the server has switched to can read the file, which SIGHUP needs.
+/// Checks that the user to which the server has switched can read the file, as SIGHUP requires.
 pub fn readable(file: &Path) -> Result<(), Unmet> {
     config::open(file).map(drop).map_err(|error| {
         let name = file.display();
@@ -148,7 +148,7 @@ pub fn readable(file: &Path) -> Result<(), Unmet> {
     })
 }
 
-/// Puts the current configuration into force, completely or not at all.
+/// Applies the current configuration, either completely or not at all.
 pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
     match replaced(server, source) {
         Ok((changes, count)) => {
@@ -192,7 +192,8 @@ fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize)
     Ok((changes, sites.len()))
 }
 
-/// The refusal of a configuration, with every part of it that could not be opened, as `weir check` names them.
+/// Returns the refusal of a configuration, with every part of it that could not be opened, in the words of `weir
+/// check`.
 fn explained(
     server: &Server,
     source: &dyn Source,

@@ -1,4 +1,4 @@
-//! `weir run`: serves as a configuration file says.
+//! `weir run`: serves according to a configuration file.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub struct Args {
     file: PathBuf,
 }
 
-/// The flags with their defaults, for flags that no key sets.
+/// The default values of flags, for flags that no key sets.
 #[derive(Parser)]
 #[command(disable_help_flag = true)]
 struct Defaults {
@@ -106,7 +106,7 @@ impl Source for OfFile {
 /// The line after changes that a reload cannot make.
 pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `weir upgrade`";
 
-/// The keys that a process cannot change while it runs.
+/// The keys that cannot be changed while a process runs.
 const FIXED: [&str; 13] = [
     "acme.dns_hook",
     "limits.client_prefix",
@@ -139,8 +139,8 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Starts a server of this configuration at an address, without TLS; relative paths begin at the folder of `file`. It has no signals, no service
-/// manager and no saved rate, which only a process of its own has.
+/// Starts a server of this configuration at an address, without TLS; paths are relative to the folder of `file`. It has
+/// no signals, service manager or saved rate, which require a process of its own.
 pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> Result<Server, Failure> {
     let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
@@ -150,7 +150,7 @@ pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> 
     Ok(Server::start(config, || {})?)
 }
 
-/// Checks that this machine has the shaping of a file.
+/// Checks that this machine supports the shaping of a file.
 pub fn check_shaping(configuration: &Configuration, file: &Path) -> Result<(), Remark> {
     let (settings, classes) = (&configuration.settings, hosted(configuration, file).classes);
     let addresses: Vec<SocketAddr> = settings.listeners.iter().map(|listener| listener.value.address).collect();
@@ -158,7 +158,7 @@ pub fn check_shaping(configuration: &Configuration, file: &Path) -> Result<(), R
     found.map(drop).map_err(|error| shaping_in(configuration, &error))
 }
 
-/// Opens and closes everything that `weir run` of this file would open.
+/// Opens and closes everything that `weir run` would open for this file.
 pub fn check(configuration: Configuration, file: &Path) -> Result<Checked, Failure> {
     let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
@@ -184,7 +184,7 @@ fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     Hosted { sites, classes }
 }
 
-/// The settings of a file outside its sites and classes.
+/// Converts the settings of a file, except its sites and classes, to flags.
 fn flags_of(configuration: &Configuration, file: &Path) -> super::Flags {
     let flags = flags(configuration.settings.clone(), folder_of(file));
     let included = configuration.include_folders.iter().cloned();
@@ -202,15 +202,15 @@ fn listened(listener: config::Listener) -> Listen {
     Listen { address, is_secure, has_http3, has_proxy_header }
 }
 
-/// The port that requests without TLS are redirected to: 443, or the first with TLS if none has 443.
+/// The port to which requests without TLS are redirected: 443, or the first port with TLS if none is 443.
 fn secure_port(settings: &config::Settings) -> u16 {
     let listeners = settings.listeners.iter().filter(|listener| listener.value.is_secure);
     let ports: Vec<u16> = listeners.map(|listener| listener.value.address.port()).collect();
     if ports.contains(&HTTPS_PORT) { HTTPS_PORT } else { ports.first().copied().unwrap_or(HTTPS_PORT) }
 }
 
-/// A site as the server takes it. Relative paths begin at this folder; `above` is the log of sites without their own; `port` is the target of
-/// redirects to https://.
+/// Converts a site to the server's form. Paths are relative to this folder; `above` is the log of sites without their
+/// own; `port` is the target port of redirects to https://.
 fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, port: u16) -> SiteConfig {
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
@@ -247,7 +247,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     }
 }
 
-/// The same answers, with relative paths joined to this folder.
+/// Returns the same answers, with relative paths resolved in this folder.
 fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
     let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.accel_root, &mut proxy.tls_ca]);
@@ -257,7 +257,7 @@ fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     answers
 }
 
-/// The settings of the whole server as flags, with relative paths joined to this folder.
+/// Converts the settings of the whole server to flags, with relative paths resolved in this folder.
 fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
     let (process, uplink) = (settings.process, settings.uplink);
     let defaults = Defaults::parse_from(["weir"]).flags;

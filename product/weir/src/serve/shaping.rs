@@ -1,4 +1,4 @@
-//! The shaping that the flags request, within the abilities of this machine.
+//! Selects the shaping that the flags request, if this machine supports it.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use server::{ClassesConfig, Keeper, ShapingChoice, ShapingError, ShapingKind, Sh
 use super::unmet::Unmet;
 use super::{Flags, Shaping, state_folder};
 
-/// Returns the keeper of the found rate of the uplink, and the reason if it cannot be kept.
+/// Returns the keeper of the uplink's found rate, and the reason if the rate cannot be kept.
 pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     let is_found = flags.uplink != UplinkRate::Off && !matches!(flags.shaping, Shaping::Off);
     // An unknown account is reported later, when privileges are dropped.
@@ -23,7 +23,7 @@ pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
     }
 }
 
-/// Finds the shaping on this machine that the flags request.
+/// Selects the shaping that the flags request on this machine.
 pub fn found(
     flags: &Flags,
     classes: Option<&ClassesConfig>,
@@ -38,7 +38,7 @@ pub fn found(
     })
 }
 
-/// The same, with the error as it is.
+/// Does the same as [`found`], but returns the original error.
 pub fn find(
     flags: &Flags,
     classes: Option<&ClassesConfig>,

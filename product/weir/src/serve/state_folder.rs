@@ -12,18 +12,19 @@ pub fn keeper(asked: Option<&Path>, account: Option<&Account>) -> Result<Option<
     Keeper::open(&folder, account).map(Some).map_err(|error| server::unkept(&folder, &error))
 }
 
-/// The folder that the operator asks for, otherwise this process's.
+/// The operator's folder if one is given, and otherwise this process's.
 pub fn folder(asked: Option<&Path>) -> Option<PathBuf> {
     asked.map(Path::to_path_buf).or_else(|| of_program("weir"))
 }
 
-/// The folder of this process, if its program has this name for the service manager.
+/// The folder of this process, if the service manager knows its program by this name.
 pub fn of_program(program: &str) -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     found(program, |name| std::env::var_os(name), is_root)
 }
 
-/// The folder of the service manager, else the system's for root, else the user's. Returns `None` for a user without a home.
+/// The folder of the service manager if there is one, or else the system's for root, or else the user's. Returns `None`
+/// for a user without a home.
 fn found(program: &str, variable: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // A service may have several, separated by colons.

@@ -16,7 +16,7 @@ use super::under_way;
 pub enum Asker {
     /// Root or the user of the server.
     Operator,
-    /// Any process of this machine; addresses of clients and their requests are left out.
+    /// Any process of this machine. Addresses of clients and their requests are left out.
     Anyone,
 }
 
@@ -70,7 +70,8 @@ fn route(route: &RouteStatus) -> Value {
     })
 }
 
-/// Times of the complete responses of a size class in seconds. `turns` counts the compared ones that would have ended by now in turns.
+/// Returns the times, in seconds, of complete responses of a size class. `turns` counts the compared responses that
+/// would have ended by now in turns.
 fn sizes(times: &Times, size: &str) -> Value {
     let seconds = |time: Nanos| time.0 as f64 / 1e9;
     json!({
@@ -116,11 +117,11 @@ fn counted(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
     metrics.responses().map(row).collect()
 }
 
-/// The hosts of an answer; those whose certificate ends first are in it.
+/// The maximum number of hosts in an answer. The hosts whose certificates expire first are included.
 const HOSTS_MAX: usize = 100;
 
-/// The certificates by ACME, with instants in seconds since 1970. The text of a failure may contain the output of the
-/// operator's program, so only an operator gets it.
+/// Returns the state of certificates by ACME, with instants in seconds since 1970. The text of a failure may contain
+/// output of the operator's program, so only an operator gets it.
 fn certificates(mut hosts: Vec<HostStatus>, asker: Asker) -> Value {
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     hosts.sort_by(|a, b| (a.not_after, &a.name).cmp(&(b.not_after, &b.name)));

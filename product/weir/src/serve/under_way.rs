@@ -1,4 +1,4 @@
-//! The responses in flight, and the clients that were sent most, as JSON.
+//! The responses in progress, and the clients that were sent the most bytes, as JSON.
 
 use serde_json::{Value, json};
 use server::metrics::protocol_name;
@@ -7,7 +7,7 @@ use units::Nanos;
 
 use super::status::Asker;
 
-/// Maximum number of bytes of a request line that are reported.
+/// The maximum number of bytes of a request line that are reported.
 const REQUEST_BYTES_MAX: usize = 200;
 
 pub fn responses(status: &ResponsesStatus, asker: Asker) -> Value {
@@ -64,7 +64,7 @@ pub fn clients(busiest: &[ClientStatus]) -> Value {
     busiest.iter().map(client).collect()
 }
 
-/// Text of a client: bytes that are not printable ASCII are percent-encoded.
+/// Formats text from a client: bytes that are not printable ASCII are percent-encoded.
 fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {

@@ -1,5 +1,5 @@
-//! The reasons why a server does not start: settings that this machine cannot meet, each with the key that a file has
-//! it at, and what cannot be opened.
+//! The reasons why a server cannot start: settings that this machine cannot provide, each with its key in a file, and
+//! things that cannot be opened.
 
 use cli::Failure;
 use config::{Configuration, Remark};
@@ -9,11 +9,11 @@ use server::{Fault, ShapingError, StartError, Unstarted};
 use super::reload_config::Source;
 use crate::faults::{place_of, shaping_in};
 
-/// A setting that this machine cannot meet.
+/// A setting that this machine cannot provide.
 pub enum Unmet {
     /// The shaping, with the flag in the text.
     Shaping(ShapingError, Failure),
-    /// The value of this key.
+    /// The value of this key is the cause.
     Key(&'static str, Failure),
     /// No setting is the cause.
     Machine(Failure),
@@ -33,7 +33,7 @@ impl From<Unmet> for Failure {
 }
 
 impl Unmet {
-    /// The failure with its place in the file.
+    /// Converts to a failure with its place in the file.
     pub fn in_file(self, configuration: &Configuration) -> Failure {
         let remark = match self {
             Unmet::Shaping(error, _) => shaping_in(configuration, &error),
@@ -51,7 +51,8 @@ impl Unmet {
     }
 }
 
-/// The failure to start, a line for each fault. It names the account if files were opened as another user.
+/// Converts a failed start to a failure with a line for each fault. It names the account if files were opened as
+/// another user.
 pub fn unstarted(Unstarted(faults): Unstarted, account: Option<Account>, source: &dyn Source) -> Failure {
     let is_of_account = |fault: &Fault| !matches!(fault.error, StartError::Listen(..) | StartError::Privileges(_));
     let account = account.filter(|_| faults.iter().any(is_of_account));

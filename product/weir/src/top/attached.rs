@@ -1,4 +1,4 @@
-//! The part of `weir top` about interfaces where `weir attach` orders the responses of other servers.
+//! The part of `weir top` about interfaces on which `weir attach` orders the responses of other servers.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::layout::{Block, Style, Table};
 use crate::attach::figures::{self, Figures};
 use crate::attach::{is_open, rate_of, said};
 
-/// The attaches of this network namespace, now and at the reading before.
+/// The attaches of this network namespace, from the latest reading and the one before.
 #[derive(Default)]
 pub struct Attaches {
     now: Vec<Figures>,
@@ -17,7 +17,7 @@ pub struct Attaches {
 }
 
 impl Attaches {
-    /// Reads the counters. They are absent if this process has no permission to read them.
+    /// Reads the counters. They are missing if this process may not read them.
     pub fn read(&mut self) {
         let now = figures::all().unwrap_or_default();
         let before = std::mem::replace(&mut self.now, now);
@@ -61,14 +61,14 @@ impl Attaches {
     }
 }
 
-/// A table of the rows under their headings; `None` without a row.
+/// Returns a table of the rows with headings; `None` without rows.
 fn table(what: &str, rows: Vec<Vec<String>>) -> Option<Block> {
     let head = [what, "Mbit/s", "packets/s", "waiting", "lost", "packets", "MB"].map(String::from).to_vec();
     (!rows.is_empty())
         .then(|| Block::Table(Table { rows: [head].into_iter().chain(rows).collect(), spare: &[2, 5, 6] }))
 }
 
-/// A row for a band or a class; with earlier counters it includes rates.
+/// Returns the row of a band or a class. With earlier counters, it includes rates.
 fn row(what: String, now: &Counted, before: Option<(Duration, Counted)>) -> Vec<String> {
     let a_second = |of: fn(&Counted) -> u64, unit: f64, digits: usize| {
         before.map_or(String::new(), |(passed, before)| {
@@ -87,7 +87,7 @@ fn row(what: String, now: &Counted, before: Option<(Duration, Counted)>) -> Vec<
     ]
 }
 
-/// The number of responses and packets that were ordered, as one line.
+/// Returns a line with the number of ordered responses and packets.
 fn responses(now: &Figures, before: Option<(Duration, &Figures)>) -> String {
     let counters = &now.attached.counters;
     let a_second = before.map_or(String::new(), |(passed, before)| {

@@ -1,5 +1,5 @@
-//! Text and tables on a screen of a given width. The text comes from elsewhere, including clients, so control
-//! characters are removed.
+//! Lays out text and tables for a screen of a given width. The text comes from elsewhere, including from clients, so
+//! control characters are removed.
 
 use crate::status::aligned;
 
@@ -13,7 +13,7 @@ pub enum Style {
     Head,
     /// The responses are ordered.
     Good,
-    /// The responses are not ordered.
+    /// A warning that responses are not ordered.
     Warning,
 }
 
@@ -33,7 +33,7 @@ pub enum Block {
 /// A table; the first row is the header.
 pub struct Table {
     pub rows: Vec<Vec<String>>,
-    /// Columns that are left out of a narrow screen, in this order.
+    /// The columns to leave out on a narrow screen, in this order.
     pub spare: &'static [usize],
 }
 
@@ -75,7 +75,7 @@ pub fn lines(blocks: &[Block], columns: usize) -> Vec<ScreenRow> {
     blocks.iter().flat_map(|block| block.lines(columns)).collect()
 }
 
-/// The lines that fit on the screen. The last line shows how to leave and how many lines are hidden.
+/// Returns the lines that fit on the screen. The last line explains how to leave, and how many lines are hidden.
 pub fn fitted(lines: Vec<ScreenRow>, columns: usize, rows: usize) -> Vec<ScreenRow> {
     let shown = lines.len().min(rows.saturating_sub(1));
     let left = lines.len() - shown;
@@ -112,7 +112,7 @@ fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// Wraps text between words; a word that is too long stays whole.
+/// Wraps text between words; words that are too long are not broken.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

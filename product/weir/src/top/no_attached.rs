@@ -1,4 +1,4 @@
-//! The part of `weir top` about attaches in a build without BPF, which finds none.
+//! The part of `weir top` about attaches, in a build without BPF; it shows none.
 
 use super::layout::Block;
 

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::layout::{Block, Style, Table};
 use crate::status;
 
-/// Maximum number of sites shown, those with the most recent bytes first.
+/// The maximum number of sites shown. Those with the most recent bytes come first.
 const SITES_MAX: usize = 20;
-/// Lines on a screen that do not list responses or clients: headings, and the times by size.
+/// The number of lines on a screen that do not list responses or clients: headings, and the times by size.
 const LINES_BESIDE: usize = 17;
 
-/// Maximum rows of the two lists, such that a screen of this many rows has room for its other lines; without a screen
-/// there is no maximum.
+/// Returns the maximum rows of the two lists for a screen of this many rows, such that the other lines fit too;
+/// unlimited without a screen.
 fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     let Some(rows) = screen_rows else { return (usize::MAX, usize::MAX) };
     let left = rows.saturating_sub(LINES_BESIDE);
@@ -21,7 +21,7 @@ fn rows_of_lists(screen_rows: Option<usize>) -> (usize, usize) {
     (left.saturating_sub(clients).max(4), clients)
 }
 
-/// The page of this status; rates are computed from the difference to an earlier status.
+/// Returns the page for this status. Rates are computed from the difference to an earlier status.
 pub fn page(pid: u32, told: &Value, lately: Option<(Duration, &Value)>, screen_rows: Option<usize>) -> Vec<Block> {
     let is_paced = told["uplink"]["pace_bits_per_s"].is_number();
     let mut blocks = vec![
@@ -54,7 +54,7 @@ fn leaving(told: &Value, (passed, before): (Duration, &Value)) -> Block {
     Block::Text(format!("leaving: {mbit:.2} Mbit/s{of}"), Style::Plain)
 }
 
-/// The kinds of waiting: the name, and the words for one response and for a number of them.
+/// The kinds of waiting: the name, and the words for one response and for several.
 const WAITING: [(&str, &str, &str); 7] = [
     ("turn", "its turn", "for their turn"),
     ("client", "its client", "for their clients"),
@@ -65,7 +65,7 @@ const WAITING: [(&str, &str, &str); 7] = [
     ("class_rate", "its class's max_rate", "for max_rate of classes"),
 ];
 
-/// The responses that have not ended.
+/// Lists the responses in progress.
 fn under_way(told: &Value, rows_max: usize) -> Vec<Block> {
     let count = told["count"].as_u64().unwrap_or(0);
     let waiting = WAITING.iter().filter_map(|(name, _, words)| {
@@ -147,7 +147,7 @@ fn clients(told: &Value, rows_max: usize) -> Option<Block> {
     Some(Block::Table(Table { rows, spare: &[4, 3] }))
 }
 
-/// The bytes on the wire, or the bytes of responses if nothing is paced according to `now`.
+/// The bytes on the wire, or the bytes of responses if, according to `now`, nothing is paced.
 fn sent_bytes(told: &Value, now: &Value) -> u64 {
     if now["uplink"].is_null() {
         return rows(told).iter().filter_map(|row| row["bytes"].as_u64()).sum();
@@ -159,7 +159,7 @@ fn rows(told: &Value) -> &[Value] {
     told["responses"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A row for each site: responses, responses per second, aborted ones, errors and bytes.
+/// Returns a row for each site: responses, responses per second, aborted responses, errors and bytes.
 fn sites(told: &Value, lately: Option<(Duration, &Value)>) -> Block {
     let sum = |told: &Value, site: &str, key: &str, least_status: u64| -> u64 {
         let of_site =

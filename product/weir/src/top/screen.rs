@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
 use super::layout::{Block, fitted, lines, painted};
 
-/// Control sequences that clear the rest of a line, and the screen below the last line.
+/// The control sequence that clears the rest of a line. The next constant clears the screen below the last line.
 const CLEAR_LINE: &str = "\x1b[K\r\n";
 const CLEAR_BELOW: &str = "\x1b[J";
 
@@ -24,7 +24,7 @@ pub struct Screen {
     drawn: Option<(usize, usize)>,
 }
 
-/// The reason why a wait has ended.
+/// The reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Woken {
     Time,
@@ -59,7 +59,7 @@ impl Screen {
         Ok(Screen { has_colours, is_ending, woken, drawn: None })
     }
 
-    /// Draws over the previous page, and clears the screen first if its size has changed.
+    /// Draws the page over the previous one. Clears the screen first if its size has changed.
     pub fn draw(&mut self, blocks: &[Block]) -> std::io::Result<()> {
         let (columns, rows) = size();
         let begin =
@@ -71,7 +71,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits, at most until this instant.
+    /// Waits until this instant at most.
     pub fn wait(&mut self, until: Instant) -> Woken {
         let mut resized = false;
         loop {
@@ -95,7 +95,7 @@ impl Screen {
         }
     }
 
-    /// Ends the page, so that further output begins on a new line.
+    /// Leaves the page, so that further output begins on a new line.
     pub fn leave(&self) -> std::io::Result<()> {
         let mut out = stdout().lock();
         out.write_all(CLEAR_LINE.as_bytes())?;

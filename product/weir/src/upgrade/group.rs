@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Moves this process, and with it the processes that it starts, into the control group of another process. Returns
-/// whether it is in that group.
+/// Moves this process, and the processes that it starts later, into the control group of another process. Returns
+/// whether that worked.
 pub fn join(pid: u32) -> bool {
     let own = std::process::id();
     let Some(wanted) = of(pid) else { return false };
@@ -17,13 +17,14 @@ pub fn join(pid: u32) -> bool {
     of(own).as_ref() == Some(&wanted)
 }
 
-/// The lines `ID:CONTROLLERS:PATH` of /proc/PID/cgroup for version 2, and for the hierarchy that systemd adds to version 1.
+/// Returns the lines `ID:CONTROLLERS:PATH` of /proc/PID/cgroup for version 2, and for the hierarchy that systemd adds
+/// to version 1.
 fn of(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     Some(text.lines().filter(|line| !places(line).is_empty()).map(str::to_owned).collect())
 }
 
-/// The files that a process number may be written to.
+/// The files to which a process number may be written.
 fn places(line: &str) -> Vec<PathBuf> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { return Vec::new() };

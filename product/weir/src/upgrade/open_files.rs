@@ -1,9 +1,10 @@
-//! The maximum number of open files. A shell's may be lower than a service's, and it limits the number of connections.
+//! The maximum number of open files. A shell's maximum may be lower than a service's, and it limits the number of
+//! connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the maximum of the processes started from now on to the maximum of process `old`, if that is higher. Returns
-/// a sentence if this is not permitted.
+/// Raises the maximum for processes started from now on to that of the process `old`, if that is higher. Returns a
+/// sentence if this is not permitted.
 pub fn take_over(old: u32) -> Option<String> {
     let own = getrlimit(Resource::Nofile);
     let wanted = maximum(&std::fs::read_to_string(format!("/proc/{old}/limits")).ok()?)?;
@@ -22,7 +23,7 @@ pub fn take_over(old: u32) -> Option<String> {
     })
 }
 
-/// Returns the maximum of open files in the text of /proc/PID/limits; `Some(None)` if it is unlimited.
+/// Returns the maximum number of open files according to the text of /proc/PID/limits; `Some(None)` if it is unlimited.
 fn maximum(limits: &str) -> Option<Option<u64>> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().nth(1)? {

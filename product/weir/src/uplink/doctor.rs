@@ -40,7 +40,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     print(&format!("{verdicts}{attach}\n{findings}"))
 }
 
-/// The outcome that attaching at an interface would have.
+/// The outcome that attaching to an interface would have.
 struct Attach {
     name: String,
     outcome: Result<String, String>,

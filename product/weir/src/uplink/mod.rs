@@ -83,7 +83,7 @@ pub const OVERHEAD_HELP: &str = "\
 What the line adds to each packet, which then counts against the rate: ethernet, docsis
 (cable), pppoe (VDSL, fibre), atm (ADSL) or none [default: none]";
 
-/// `tree::Overhead` as a value of a flag.
+/// [`tree::Overhead`] as a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OverheadName {
     None,
@@ -109,7 +109,7 @@ fn share(text: &str) -> Result<Share, String> {
     text.parse().map_err(|_| "expected a percentage from 0% to 100%, for example 0.5%".to_string())
 }
 
-/// Parses a share above zero. With a share of zero other traffic could stop.
+/// Parses a share above zero, because with a share of zero other traffic could stall.
 fn other_share(text: &str) -> Result<Share, String> {
     let share = share(text).ok().filter(|share| share.permille() > 0);
     share.ok_or_else(|| "expected a percentage from 0.1% to 100%, for example 20%".to_string())
@@ -163,7 +163,7 @@ fn up(args: &Up) -> Result<(), Failure> {
     print(&format!("weir: {}: {} ({}; {why})\n", interface.name, heading(&tree), said(change)))
 }
 
-/// Makes the tree. Returns the change and the reason for its kind of qdisc.
+/// Creates the tree. Returns the change, and the reason for the kind of qdisc.
 fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let overhead = args.overhead.map_or(Overhead::None, Overhead::from);
     let framing = tree::framing(interface, overhead)?;
@@ -249,7 +249,7 @@ pub fn added(plan: &Plan) -> String {
     plan.framing.said().map_or(String::new(), |said| format!(" with {said}"))
 }
 
-/// The guaranteed shares of the bands; `None` for a kind without shares.
+/// Describes the guaranteed shares of the bands; `None` for a kind without shares.
 pub fn shares(plan: &Plan) -> Option<String> {
     let percent = |permille: u16| f64::from(permille) / 10.0;
     let (each, other) = (percent(plan.share_permille), percent(plan.other_share_permille));
@@ -271,12 +271,12 @@ fn described(tree: &Tree) -> Value {
     })
 }
 
-/// Prints to standard output. The reader may have closed the pipe.
+/// Prints to standard output, whose reader may have closed the pipe.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_again(text).map(|_| ())
 }
 
-/// Prints to standard output. Returns false if the reader has closed the pipe, which ends repeated printing.
+/// Prints to standard output. Returns false if the reader has closed the pipe, in which case repeated printing ends.
 pub fn print_again(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

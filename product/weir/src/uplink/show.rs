@@ -54,14 +54,14 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The cut points of an attached classifier: the maximum of each band for responses except the last.
+/// The cut points of an attached classifier: the maximum of each response band except the last.
 #[derive(Default)]
 struct Cuts {
     up_to: Vec<u64>,
     unit: &'static str,
 }
 
-/// A line about the origin of the rate, if a classifier is attached.
+/// Returns a line about the origin of the rate, if a classifier is attached.
 #[cfg(feature = "bpf")]
 fn line(interface: &Interface) -> String {
     let is_followed = ::uplink::follow::read(interface).is_some();
@@ -73,7 +73,7 @@ fn line(_interface: &Interface) -> String {
     String::new()
 }
 
-/// The cut points; empty if no classifier is attached, or if this process may not read it.
+/// Returns the cut points; empty if no classifier is attached, or if this process may not read it.
 #[cfg(feature = "bpf")]
 fn cuts(interface: &Interface) -> Cuts {
     let attached = ::uplink::classify::find(interface).ok().flatten();
@@ -99,7 +99,7 @@ fn as_json(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> Value {
     Value::Object(object)
 }
 
-/// The bands with their counters. `cuts` are the maximums of the bands for responses except the last.
+/// Returns the bands with their counters as JSON. `cuts` are the maximums of the response bands except the last.
 pub fn bands_as_json(counted: &[Counted], cuts: &[u64]) -> Vec<Value> {
     let band = |(band, counted): (usize, &Counted)| {
         json!({

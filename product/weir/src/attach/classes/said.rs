@@ -1,4 +1,4 @@
-//! Classes as text: for the file, for people and for programs.
+//! Formats classes as text for the file, for people and for programs.
 
 use ::uplink::Counted;
 use ::uplink::classify::{Class, Classes, Rule};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::OTHERS;
 
-/// Returns the tables of classes, as the file has them.
+/// Returns the tables of classes in the file's format.
 pub fn tables(interface: &str, classes: &Classes) -> String {
     let mut order: Vec<usize> = (0..classes.all.len()).filter(|class| *class > 0 || has_table(classes)).collect();
     let first_rule = |class: usize| classes.rules.iter().position(|rule| rule.class == class).unwrap_or(usize::MAX);
@@ -15,7 +15,7 @@ pub fn tables(interface: &str, classes: &Classes) -> String {
     order.into_iter().map(|class| table(interface, classes, class)).collect()
 }
 
-/// The name to write for the default class; `None` for the usual one.
+/// Returns the default class's name, if it differs from the usual one.
 pub fn default_name(classes: &Classes) -> Option<&str> {
     has_table(classes).then(|| classes.all[0].name.as_str())
 }
@@ -37,7 +37,7 @@ fn table(interface: &str, classes: &Classes, class: usize) -> String {
     text
 }
 
-/// The conditions of a rule, as keys and values of the file.
+/// Returns the conditions of a rule as keys and values of the file.
 fn conditions(rule: &Rule) -> Vec<(&'static str, String)> {
     let quoted = |text: String| toml::Value::from(text).to_string();
     let found = [
@@ -50,14 +50,14 @@ fn conditions(rule: &Rule) -> Vec<(&'static str, String)> {
     found.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-/// The conditions of a rule on a line. A group of processes that is not there has no packets.
+/// Formats the conditions of a rule on one line. A control group that does not exist matches no packets.
 fn said(rule: &Rule) -> String {
     let words: Vec<String> = conditions(rule).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
     let is_gone = rule.cgroup.as_ref().is_some_and(|cgroup| !cgroup.is_there());
     format!("{}{}", words.join(", "), if is_gone { ", which is not there" } else { "" })
 }
 
-/// A table of the classes and the rules in the order in which they are tried; nothing without classes.
+/// Formats a table of the classes, with their rules in the order in which they are tried; empty without classes.
 pub fn listed(classes: &Classes, counted: &[Counted]) -> String {
     if classes.all.is_empty() {
         return String::new();
@@ -81,7 +81,7 @@ pub fn listed(classes: &Classes, counted: &[Counted]) -> String {
     text + &format!("class {}: all else\n", classes.all[0].name)
 }
 
-/// The classes as JSON, with their rules and counters.
+/// Returns the classes as JSON, with their rules and counters.
 pub fn described(classes: &Classes, counted: &[Counted]) -> Vec<Value> {
     let part = |part: Option<Part>| part.map(|part| part.to_string());
     let described = |(number, (class, counted)): (usize, (&Class, &Counted))| {

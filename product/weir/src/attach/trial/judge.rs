@@ -1,24 +1,24 @@
-//! The conclusion from a trial: how long responses took with the order and without it, and whether the difference is
-//! more than chance.
+//! Evaluates a trial: how long responses took with and without the order, and whether the difference is more than
+//! chance.
 //!
-//! Responses of one slice share a queue, so a slice, and not a response, is one observation; and neighbouring slices
-//! have a similar load, so they are compared in pairs. The quotient of two sums over all pairs weighs each response
-//! alike; its error is that of the jackknife, which leaves out one pair after the other, with Student's t.
+//! Responses in the same slice share a queue, so the observation is a slice, not a response. Neighbouring slices have a
+//! similar load, so they are compared in pairs. The quotient of two sums over all pairs gives each response the same
+//! weight. Its error is estimated by the jackknife, which leaves out one pair at a time, with Student's t.
 
 use ::uplink::classify::Response;
 use units::{Nanos, Rate};
 
 use super::slices::PAIRS_MIN;
 
-/// The size up to which a response is small.
+/// The maximum size of a response that counts as small.
 pub const SMALL_BYTES: u64 = 100_000;
-/// Minimum number of responses with the order, and as many without: fewer prove nothing.
+/// The minimum number of small responses with the order, and without it; fewer prove nothing.
 const SMALL_MIN: u64 = 30;
 const LARGE_MIN: u64 = 5;
-/// Two full packets: a response waits for about as long in the shaper even if there is no other.
+/// Two full packets: the time for which a response waits in the shaper even without other responses is about as long.
 const MATTERS_BYTES: u64 = 2 * 1514;
 const MATTERS_MIN: Nanos = Nanos::from_millis(1);
-/// The part of the responses that are the largest, one in this many.
+/// One response in this many counts as one of the largest.
 const LARGE_PARTS: usize = 100;
 
 /// A slice that is over.
@@ -26,9 +26,10 @@ const LARGE_PARTS: usize = 100;
 pub struct Slice {
     pub is_ordered: bool,
     pub span: (Nanos, Nanos),
-    /// The span in which small responses that begin count; larger ones last longer than a switch is felt.
+    /// The span in which responses must begin to count as small ones. Larger responses take longer than a switch
+    /// affects them.
     pub counted: (Nanos, Nanos),
-    /// Bytes that clients acknowledged in its counted part, and the length of that.
+    /// The bytes that clients acknowledged in the counted part of the slice. The next field is the length of that part.
     pub carried_bytes: u64,
     pub carried_in: Nanos,
 }
@@ -41,10 +42,10 @@ pub struct Sums {
     counts: [u64; 2],
 }
 
-/// The sums of two slices: of small responses, of the largest, and of the bytes carried.
+/// The sums of two slices: over small responses, over the largest responses, and of the bytes carried.
 pub type Pair = [Sums; 3];
 
-/// A quantity with the order and without it. The interval, of 95 %, is of their quotient.
+/// A quantity with and without the order, and the 95 % interval of their quotient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compared {
     pub with: f64,
@@ -78,10 +79,11 @@ pub struct Judgement {
     /// Small responses, with the order and without.
     pub small_counts: [u64; 2],
     pub largest_counts: [u64; 2],
-    /// The size from which a response is one of the largest, and the number of all that count; 0 of several trials.
+    /// The minimum size of the largest responses. The next field is the number of all responses that count. Both are 0
+    /// if several trials are combined.
     pub largest_bytes: u64,
     pub responses: u64,
-    /// A difference of small responses that may be below this is none.
+    /// The minimum difference of small responses' times that matters.
     pub matters: Nanos,
 }
 
@@ -114,7 +116,7 @@ impl Judgement {
         }
     }
 
-    /// The conclusion as a sentence.
+    /// Describes the conclusion in a sentence.
     pub fn said(&self, seconds: u64) -> String {
         let Some(small) = &self.small else {
             let count = self.small_counts.iter().sum::<u64>();
@@ -173,7 +175,7 @@ impl Summed {
 }
 
 impl Sums {
-    /// The sums as six numbers, and back.
+    /// Returns the sums as six numbers. The next function does the reverse.
     pub fn numbers(&self) -> [f64; 6] {
         let ([a, b], [c, d], [e, f]) = (self.over, self.under, self.counts);
         [a, b, c, d, e as f64, f as f64]
@@ -194,13 +196,13 @@ fn counts(pairs: &[Sums]) -> [u64; 2] {
     [0, 1].map(|side| pairs.iter().map(|sums| sums.counts[side]).sum())
 }
 
-/// Two digits, as many as the interval usually allows.
+/// Formats milliseconds with two digits, which is the precision that the interval usually allows.
 fn ms(seconds: f64) -> String {
     let ms = seconds * 1000.0;
     if ms < 9.95 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
-/// Returns the slice in which a response counts.
+/// Returns the slice in which a response is counted.
 fn slice_of(slices: &[Slice], response: &Response) -> Option<usize> {
     let after = slices.partition_point(|slice| slice.span.0 <= response.begun);
     let nth = after.checked_sub(1)?;
@@ -215,7 +217,7 @@ fn largest_bytes(mut sizes: Vec<u64>) -> u64 {
     sizes.get(rank - 1).copied().unwrap_or(u64::MAX)
 }
 
-/// Compares the quotients of both sides; `None` if there are too few pairs or observations.
+/// Compares the quotients with and without the order; `None` if there are too few pairs or observations.
 fn compare(pairs: &[Sums], counts_min: u64) -> Option<Compared> {
     if pairs.len() < PAIRS_MIN as usize || counts(pairs).iter().any(|count| *count < counts_min) {
         return None;

@@ -1,8 +1,9 @@
-//! The gain by all trials of the last day, for `weir top`, `--list` and `--prometheus`.
+//! The gain over all trials of the last day, for `weir top`, `--list` and `--prometheus`.
 //!
-//! A trial has few pairs of slices, and takes the order away for half of its time. With one every eight hours that is 0.4 %
-//! of the time, and the pairs of a day are judged together. Slices with and without the order show what the order changes; a
-//! few flows left unordered among ordered ones would not, since they wait for those.
+//! A trial has few pairs of slices, and disables the order for half of its time. With a trial every eight hours, that
+//! is 0.4 % of the time, and the pairs of a day are evaluated together. Slices with and without the order show what the
+//! order changes. A few unordered flows among ordered ones would not show that, because they would wait for the ordered
+//! ones.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +14,7 @@ use units::Rate;
 
 use super::judge::{Judgement, Pair, SMALL_BYTES, Sums};
 
-/// The time for which a pair counts.
+/// The time for which a pair is used.
 const KEPT_S: u64 = 24 * 3600;
 /// Maximum number of pairs, 150 KB; the oldest go.
 const PAIRS_MAX: usize = 500;
@@ -24,17 +25,17 @@ const BETWEEN: char = ';';
 #[derive(Debug, Default, PartialEq)]
 struct Kept(Vec<(u64, Pair)>);
 
-/// The gain of an attach, as its trials show it.
+/// The gain of an attach according to its trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gain {
     pub judgement: Judgement,
     /// The time since the last trial.
     pub age: Duration,
-    /// Seconds of the slices in which responses counted.
+    /// The length, in seconds, of the slices in which responses counted.
     seconds: u64,
 }
 
-/// Keeps the pairs of a trial with those before it.
+/// Adds the pairs of a trial to those of earlier trials.
 pub fn add(interface: &Interface, settings: &Settings, pairs: &[Pair]) -> Result<(), Error> {
     let text = classify::kept_gain(interface).unwrap_or_default();
     let mut kept = Kept::parsed(&text, &key(settings), unix_now()).unwrap_or_default();
@@ -43,7 +44,7 @@ pub fn add(interface: &Interface, settings: &Settings, pairs: &[Pair]) -> Result
     classify::keep_gain(interface, &kept.text(&key(settings)))
 }
 
-/// Returns what the trials of the last day say of this attach; `None` without one, or if they were of other settings.
+/// Returns the gain of this attach in the last day's trials; `None` without trials, or if they had other settings.
 pub fn read(interface: &Interface, settings: &Settings, rate: Rate) -> Option<Gain> {
     let now = unix_now();
     Kept::parsed(&classify::kept_gain(interface)?, &key(settings), now)?.gain(rate, now)
@@ -53,7 +54,7 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The settings that a gain depends on most; a rate that is followed varies.
+/// Returns the settings on which a gain depends most. A followed rate is left out, because it varies.
 fn key(settings: &Settings) -> String {
     format!("{} {:?} {:?}", settings.policy.name(), settings.ports, settings.cuts)
 }
@@ -67,7 +68,7 @@ impl Kept {
         format!("{key}{}", self.0.iter().map(pair).collect::<String>())
     }
 
-    /// Reads a text of this key; pairs that are too old are left out.
+    /// Parses a text with this key, leaving out pairs that are too old.
     fn parsed(text: &str, key: &str, now: u64) -> Option<Kept> {
         let mut parts = text.split(BETWEEN);
         if parts.next()? != key {
@@ -94,7 +95,7 @@ impl Kept {
 }
 
 impl Gain {
-    /// The sentence of a trial, of all of the last day.
+    /// Describes in a sentence the gain over all trials of the last day.
     pub fn said(&self) -> String {
         let minutes = self.age.as_secs() / 60;
         format!("trials of the last day, the latest {minutes} min ago: {}", self.judgement.said(self.seconds))

@@ -1,4 +1,5 @@
-//! `weir attach --try`: measures on the site's own traffic whether the order helps, and leaves the interface as it was.
+//! `weir attach --try`: measures with the site's own traffic whether the order helps, and leaves the interface as it
+//! was.
 
 mod judge;
 mod kept;
@@ -26,22 +27,23 @@ use slices::{Slices, Unfit};
 use super::rate::Wish;
 use super::{Args, wanted, wanted_by};
 
-/// The interval between looks at the queue and at the responses that have ended.
+/// The interval between reads of the queue and of the responses that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time after the last slice in which its responses may end.
+/// The time for which responses are awaited after the last slice.
 const LAST: Duration = Duration::from_millis(250);
-/// The maximum time until a rate that is followed is settled: its process looks at the classifier every five seconds.
+/// The maximum wait for a followed rate to settle. The process that follows it checks the classifier every five
+/// seconds.
 const SETTLED_WITHIN: Duration = Duration::from_secs(8);
-/// The part of the line's rate, in thousandths, below which the bands drain its queue.
+/// The part of the line's rate, in thousandths, below which the bands are draining the line's queue.
 const SETTLED_PERMILLE: u32 = 900;
-/// The time after which a process that follows the rate has noticed a trial.
+/// The time after which a process that follows the rate has noticed the trial.
 const STANDS_STILL_AFTER: Duration = Duration::from_secs(2);
-/// Maximum number of responses of a trial, 24 MB; the rest is counted.
+/// The maximum number of responses stored in a trial (24 MB). Further ones are only counted.
 const RESPONSES_MAX: usize = 1_000_000;
-/// If something waits here in fewer looks than this, in percent, the order has nothing to change.
+/// The percentage of samples in which packets must wait in the bands; below it, the order can change nothing.
 const WAITING_PERCENT: u64 = 10;
 
-/// Returns the gain that the trials of the last day show; `None` if there were none.
+/// Returns the gain according to the trials of the last day; `None` if there were none.
 pub fn gain(interface: &Interface, settings: &Settings, rate: Rate) -> Option<Gain> {
     kept::read(interface, settings, rate)
 }
@@ -77,8 +79,8 @@ pub fn main(args: &Args, interface: &Interface, time: Duration) -> Result<(), Fa
     conclude(args, interface, rate, outcome, restored)
 }
 
-/// Returns the state of the interface and the attach to try. Waits while a rate that is followed was cut just now, or the
-/// classifier is not adapted to it yet.
+/// Returns the present state of the interface, and the attach to try. Waits while a followed rate has just been cut, or
+/// the classifier has not been adapted to it yet.
 fn settled(args: &Args, interface: &Interface) -> Result<(Before, Classify), Failure> {
     let until = Instant::now() + SETTLED_WITHIN;
     loop {
@@ -97,13 +99,13 @@ fn settled(args: &Args, interface: &Interface) -> Result<(Before, Classify), Fai
     }
 }
 
-/// Returns false if the rate was cut just now and the line's queue drains, during which the bands send much less.
+/// Returns false if the rate was cut just now. The bands then send much less while the line's queue drains.
 fn is_settled(interface: &Interface) -> bool {
     let status = line::read(interface).map(|followed| followed.status).unwrap_or_default();
     status.rate.zip(status.pace).is_some_and(|(rate, pace)| pace >= rate.permille(SETTLED_PERMILLE))
 }
 
-/// A coin that falls anew in each run.
+/// Returns a fair coin that is seeded anew in each run.
 fn coin() -> impl FnMut() -> bool {
     let (random, mut tosses) = (RandomState::new(), 0u64);
     move || {
@@ -152,7 +154,7 @@ fn conclude(
 struct Before {
     classifier: Option<Settings>,
     tree: Option<Tree>,
-    /// True if a process follows the rate. It stands still during a trial.
+    /// True if a process follows the rate. That process pauses during a trial.
     is_followed: bool,
 }
 
@@ -193,14 +195,14 @@ impl Before {
         }
     }
 
-    /// Returns true if the trial was of the attach that was there.
+    /// Returns true if the tried attach is the one that was there before.
     fn is_attached_as(&self, tried: &Preview) -> bool {
         self.classifier.as_ref() == Some(&tried.settings)
             && self.tree.as_ref().is_some_and(|tree| tree::same(&tree.plan, &tried.tree))
     }
 
-    /// Restores the interface to its state before the trial, unless its state is no longer `tried`. Returns a
-    /// description of the outcome.
+    /// Restores the interface to its state before the trial, unless it has changed from `tried` in the meantime.
+    /// Describes the outcome.
     fn put_back(&self, interface: &Interface, tried: &Preview) -> Result<&'static str, Error> {
         if interface.check().is_err() {
             classify::forget_gone(interface);
@@ -280,16 +282,16 @@ struct Trial {
     missed: Missed,
     /// Responses beyond [`RESPONSES_MAX`].
     beyond: u64,
-    /// Looks at the bands in slices with the order, and those in which something waited.
+    /// Samples of the bands in slices with the order. The next field counts the samples in which packets waited.
     looks: u64,
     waiting: u64,
-    /// True if a signal ended it early.
+    /// True if a signal ended the trial early.
     is_ended: bool,
     programs: [Facts; 2],
 }
 
 impl Trying<'_> {
-    /// Runs a slice. Returns false if a signal ends it.
+    /// Runs a slice. Returns false if a signal ended it.
     fn run(&mut self, slices: &Slices, is_ordered: bool) -> Result<bool, Error> {
         let from = self.meter.turn(is_ordered)?;
         let middle = slices.counted(from, from).0;
@@ -314,7 +316,7 @@ impl Trying<'_> {
         Ok(true)
     }
 
-    /// Reads the responses that end until this instant. Returns false if a signal comes.
+    /// Reads responses that end until this instant. Returns false if a signal ended the wait.
     fn wait(&mut self, until: Nanos, is_ordered: bool) -> Result<bool, Error> {
         let trial = &mut self.trial;
         loop {
@@ -362,7 +364,7 @@ impl Trial {
         Nanos(time).as_secs_f64().round() as u64
     }
 
-    /// The conclusion, with the likely cause if there is no gain.
+    /// Describes the conclusion, with the likely cause if there is no gain.
     fn said(&self, judgement: &Judgement) -> String {
         let said = judgement.said(self.seconds());
         let percent = self.waiting * 100 / self.looks.max(1);

@@ -1,21 +1,22 @@
-//! The slices of a trial: pairs of one with the order and one without it. Which comes first is drawn for each pair, so
-//! that a load that rises, or comes and goes, favours neither.
+//! The slices of a trial, in pairs: one with the order and one without it. A coin decides which comes first in each
+//! pair, so that a load that rises or fluctuates favours neither.
 
 use std::time::Duration;
 
 use units::Nanos;
 
-/// Fewer pairs make the interval useless: with one degree of freedom Student's t is 13.
+/// The minimum number of pairs. With fewer the interval is useless: with one degree of freedom, Student's t is 13.
 pub const PAIRS_MIN: u32 = 3;
 const PAIRS_MAX: u32 = 500;
-/// The wanted number of slices, unless that makes them too short or too long.
+/// The preferred number of slices, unless they would be too short or too long.
 const SLICES: u32 = 10;
 const SLICE_MIN: Duration = Duration::from_secs(3);
 const SLICE_MAX: Duration = Duration::from_secs(20);
-/// Responses that begin this close to the end of a slice do not count: most small ones would end in the next slice.
+/// Responses that begin this close to the end of a slice do not count, because most small ones would end in the next
+/// slice.
 const TAIL: Duration = Duration::from_millis(250);
 
-/// A time that no trial has, with the bound.
+/// A duration that is too short or too long for a trial, with the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
     Short(Duration),
@@ -24,13 +25,13 @@ pub enum Unfit {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slices {
-    /// True for a slice with the order; two for each pair.
+    /// True for each slice with the order. Each pair has two slices.
     pub are_ordered: Vec<bool>,
     pub each: Duration,
 }
 
 impl Slices {
-    /// Returns the slices of a trial of this time; `toss` draws which slice of a pair comes first.
+    /// Returns the slices of a trial of this duration. `toss` decides which slice of a pair comes first.
     pub fn new(time: Duration, mut toss: impl FnMut() -> bool) -> Result<Slices, Unfit> {
         let longest = SLICE_MAX * 2 * PAIRS_MAX;
         if time > longest {
@@ -54,8 +55,8 @@ impl Slices {
         nanos(self.each)
     }
 
-    /// Returns the part of a slice of this span in which responses that begin count. Its first half does not: at a rate
-    /// of 0.95 of the line's, a queue of 150 KB in a router takes 2.4 s at 10 Mbit/s to leave.
+    /// Returns the part of a slice in which responses must begin to count. The first half does not count: at a rate of
+    /// 0.95 of the line's, a queue of 150 KB in a router takes 2.4 s at 10 Mbit/s to drain.
     pub fn counted(&self, from: Nanos, to: Nanos) -> (Nanos, Nanos) {
         (Nanos(from.0.saturating_add(nanos(self.each / 2).0)), Nanos(to.0.saturating_sub(nanos(TAIL).0)))
     }

@@ -1,7 +1,7 @@
 //! The clients of the admin listener: their requests as they arrive, and their answers as they read them.
 //!
 //! No read and no write waits: the main thread also handles signals and commands, and a client may read as slowly as it
-//! likes. So the rest of an answer is kept, under one deadline that progress does not move.
+//! likes. So the rest of an answer is kept, with a deadline that progress does not extend.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-/// Maximum number of clients; the first of them makes room for another.
+/// The maximum number of clients. The oldest one is dropped to make room for another.
 const ASKERS_MAX: usize = 64;
-/// Time for a client to send its request.
+/// The time within which a client must send its request.
 const REQUEST_MAX: Duration = Duration::from_secs(2);
-/// Time for a client to read its answer: the time in which Prometheus gives up.
+/// The time within which a client must read its answer: Prometheus gives up after this time.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Maximum size of the head of a request.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Maximum size of all kept answers together; the oldest make room. The newest is kept whatever its size.
+/// The maximum total size of kept answers. The oldest are dropped to make room; the newest is kept whatever its size.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// The clients, oldest first.
@@ -33,9 +33,9 @@ struct Asker {
 }
 
 enum State {
-    /// The request as far as it has arrived.
+    /// The part of the request that has arrived.
     Asking(Vec<u8>),
-    /// An answer, and the number of its bytes that were written.
+    /// An answer, and the number of its bytes that have been written.
     Answered(Vec<u8>, usize),
 }
 
@@ -50,7 +50,8 @@ impl Askers {
         }
     }
 
-    /// Reads what has arrived, answers each whole request with `answer`, and writes what the clients take at once.
+    /// Reads what has arrived, answers each complete request with `answer`, and writes as much as the clients accept
+    /// immediately.
     pub fn go_on(&mut self, now: Instant, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
         // An error means that the client has gone or sends no request.
         self.all.retain_mut(|asker| asker.go_on(now, &mut answer).unwrap_or(false));
@@ -65,7 +66,7 @@ impl Askers {
         }
     }
 
-    /// Ends the clients whose time is up.
+    /// Drops the clients whose time is up.
     pub fn forget_late(&mut self, now: Instant) {
         self.all.retain(|asker| now < asker.until);
     }
@@ -85,7 +86,7 @@ impl Askers {
 }
 
 impl Asker {
-    /// Returns whether there is more to do for it.
+    /// Advances one client. Returns whether the client still has something to send or receive.
     fn go_on(&mut self, now: Instant, answer: &mut impl FnMut(&[u8]) -> Vec<u8>) -> std::io::Result<bool> {
         if let State::Asking(head) = &mut self.state {
             if !read(&mut self.stream, head)? {
@@ -115,7 +116,7 @@ impl Asker {
     }
 }
 
-/// Reads what has arrived of a head. Returns whether it is whole.
+/// Reads the bytes of a head that have arrived. Returns whether the head is complete.
 fn read(stream: &mut TcpStream, head: &mut Vec<u8>) -> std::io::Result<bool> {
     let mut part = [0; 1024];
     while head.len() <= REQUEST_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! The history of the last hour: a sample for each ten seconds, kept in a ring.
+//! The history of the last hour: a sample every ten seconds, in a ring buffer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use server::Status;
 use server::metrics::Times;
 use units::Nanos;
 
-/// Interval of samples. A longer one makes the chart coarser, a shorter one wakes an idle server more often.
+/// The interval between samples. A longer one makes the chart coarser; a shorter one wakes an idle server more often.
 pub const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// The samples of an hour.
 const SAMPLES_MAX: usize = 360;
@@ -28,15 +28,16 @@ struct Sample {
     pace_bits_per_s: Option<u64>,
     /// Mean time of the smallest complete responses.
     small_s: Option<f64>,
-    /// Their mean time in turns.
+    /// The mean time of these responses if all had taken turns.
     small_turns_s: Option<f64>,
 }
 
-/// The totals of all responses up to an instant.
+/// The totals over all responses up to an instant.
 #[derive(Debug, Clone, Copy)]
 struct Totals {
     at: Instant,
-    /// HTTP/2 and HTTP/3 charge bytes of an unpaced line too, so the bytes do not show it.
+    /// True if the line is paced. The bytes do not show this, because HTTP/2 and HTTP/3 charge bytes to an unpaced line
+    /// too.
     is_paced: bool,
     wire_bytes: u64,
     sent_bytes: u64,
@@ -55,14 +56,15 @@ impl Totals {
         }
     }
 
-    /// The bits on the wire, or of responses if nothing is paced.
+    /// The bits on the wire, or the bits of responses if nothing is paced.
     fn bits_since(&self, before: &Totals) -> f64 {
         let since = |bytes: fn(&Totals) -> u64| bytes(self).saturating_sub(bytes(before));
         let bytes = if self.is_paced { since(|all| all.wire_bytes) } else { since(|all| all.sent_bytes) };
         bytes as f64 * 8.0
     }
 
-    /// Mean times: of the compared responses, or of all if none was compared; and of the compared ones in turns.
+    /// Mean times of small responses: of the compared ones, or of all if none was compared; and of the compared ones in
+    /// turns.
     fn small_since(&self, before: &Totals) -> (Option<f64>, Option<f64>) {
         let (new, old) = (&self.small, &before.small);
         let mean = |count: u64, total: Nanos| (count > 0).then(|| total.0 as f64 / 1e9 / count as f64);
@@ -74,7 +76,7 @@ impl Totals {
 }
 
 impl History {
-    /// Adds a sample for the time since the last call; `at_s` is in seconds since 1970.
+    /// Adds a sample for the time since the last call. `at_s` is in seconds since 1970.
     pub fn add(&mut self, now: Instant, at_s: u64, status: &Status) {
         let totals = Totals::of(now, status);
         let Some(before) = self.before.replace(totals) else { return };

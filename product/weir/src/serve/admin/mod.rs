@@ -1,7 +1,8 @@
-//! The admin listener: a page about the activity of the server, its metrics and its health, for this machine alone.
+//! The admin listener: a page about the server's activity, its metrics and its health, accessible only from this
+//! machine.
 //!
-//! The main thread serves all clients together and waits for none ([`askers`]). Answers hold no path and no client of
-//! requests, and change nothing.
+//! The main thread serves all clients together and waits for none ([`askers`]). Answers contain no paths and no clients
+//! of requests, and requests change nothing.
 
 mod askers;
 mod history;
@@ -23,9 +24,9 @@ use self::openmetrics::Known;
 use self::process::Process;
 use super::status::{self, Asker};
 
-/// Maximum number of clients that are accepted at once.
+/// The maximum number of clients accepted at the same time.
 const ACCEPTS_MAX: usize = 64;
-/// Pause after a client could not be accepted, which would fail again at once.
+/// The pause after a client could not be accepted, because the next attempt would fail too.
 const PAUSE: Duration = Duration::from_millis(250);
 
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
@@ -35,7 +36,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The page may run its own script and connect to this listener, and may not be framed.
+/// Lets the page run its own script and connect to this listener, and forbids framing it.
 const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
 
@@ -62,7 +63,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Admin {
-    /// Opens the listener at this address; the given socket is used if it has this address.
+    /// Opens the listener at this address, reusing the given socket if it has this address.
     pub fn open(address: SocketAddr, taken: Option<OwnedFd>) -> Result<Admin, Failure> {
         let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
         let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
@@ -77,18 +78,18 @@ impl Admin {
         &self.listener
     }
 
-    /// The listener and the clients, with what each waits for.
+    /// The descriptors of the listener and of the clients, with the events that each waits for.
     pub fn descriptors(&self) -> impl Iterator<Item = PollFd<'_>> {
         [PollFd::new(&self.listener, PollFlags::IN)].into_iter().chain(self.askers.descriptors())
     }
 
-    /// The time until the next sample is due, or until a client's time is up.
+    /// The time until the next sample is due or a client's time is up.
     pub fn time_left(&self) -> Duration {
         let due = self.askers.due().into_iter().chain([self.sample_at]).min();
         due.map_or(Duration::ZERO, |due| due.saturating_duration_since(Instant::now()))
     }
 
-    /// Does what is due: takes a sample, and ends clients whose time is up.
+    /// Takes a sample if one is due, and drops clients whose time is up.
     pub fn on_time(&mut self, server: &Server) {
         let now = Instant::now();
         self.askers.forget_late(now);
@@ -103,7 +104,7 @@ impl Admin {
         }
     }
 
-    /// Accepts the clients that are waiting, and goes on with all.
+    /// Accepts waiting clients, and advances all clients.
     pub fn answer(&mut self, server: &Server) {
         let now = Instant::now();
         if self.accept(now).is_err() {
@@ -114,7 +115,7 @@ impl Admin {
         self.askers = askers;
     }
 
-    /// Accepts those who wait, a bounded number of them.
+    /// Accepts a limited number of waiting clients.
     fn accept(&mut self, now: Instant) -> std::io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
             match self.listener.accept() {

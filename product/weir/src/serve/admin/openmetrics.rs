@@ -1,5 +1,5 @@
-//! The metrics of a server in the text format of OpenMetrics 1.0. Labels are sites, classes, protocols, sizes, statuses and upstreams: never a
-//! path or a client.
+//! The metrics of a server in the text format of OpenMetrics 1.0. Labels are sites, classes, protocols, sizes, statuses
+//! and upstreams, never paths or clients.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,16 +24,16 @@ const SIZE_CLASSES: [&str; SIZES.len()] = ["le_10kB", "le_100kB", "le_1MB", "gt_
 #[derive(Debug)]
 pub struct Known {
     pub status: Status,
-    /// The number of open connections and its maximum.
+    /// The number of open connections, and its maximum.
     pub connections: [usize; 2],
-    /// The sites with a certificate, and the end of its validity.
+    /// The sites that have a certificate, and when each certificate expires.
     pub certificates: Vec<(String, SystemTime)>,
     pub upstreams: Vec<UpstreamStatus>,
     pub process: Figures,
 }
 
 impl Known {
-    /// Returns `None` if an event loop does not answer in time.
+    /// Collects the metrics; `None` if an event loop does not answer in time.
     pub fn of(server: &Server, process: Figures) -> Option<Known> {
         Some(Known {
             status: server.status()?,
@@ -59,7 +59,7 @@ pub fn text_of(mut known: Known) -> String {
 #[derive(Debug)]
 struct Told(Known, Metrics);
 
-/// Label sets of one counter.
+/// The label sets of one counter.
 type Labelled<'a> = [(&'static str, &'a str)];
 
 impl Collector for Told {
@@ -100,7 +100,7 @@ impl Collector for Told {
     }
 }
 
-/// The names are those of the Prometheus client libraries.
+/// Collects the process metrics, named as in the Prometheus client libraries.
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let cpu = ("process_cpu", "Processor time used, of user and system", Some(Unit::Seconds));
@@ -126,7 +126,7 @@ impl Collector for Figures {
     }
 }
 
-/// A gauge without labels. Without a number only its description is written.
+/// Writes a gauge without labels. Without a value, writes only its description.
 fn gauge(encoder: &mut DescriptorEncoder, about: &About, number: Option<f64>) -> fmt::Result {
     let mut gauge = described(encoder, about, MetricType::Gauge)?;
     number.map_or(Ok(()), |number| gauge.encode_gauge(&number))

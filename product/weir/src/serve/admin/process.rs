@@ -10,7 +10,8 @@ use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The files that are read for each answer. They are opened at the start, since the user that weir switches to may not open them.
+/// The files that are read for each answer. They are opened at the start, because the user to which weir switches may
+/// not be permitted to open them.
 #[derive(Debug)]
 pub struct Process {
     /// `/proc/self/statm`; `None` without /proc.
@@ -23,24 +24,24 @@ pub struct Process {
     started_s: f64,
 }
 
-/// The figures of the process. One is `None` if the kernel does not show it.
+/// The figures of the process. A figure is `None` if the kernel does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Figures {
     pub cpu_s: f64,
     pub resident_bytes: Option<u64>,
     pub virtual_bytes: Option<u64>,
-    /// `None` also without a limit.
+    /// The maximum; also `None` if there is no limit.
     pub virtual_bytes_max: Option<u64>,
     pub threads: Option<u64>,
     pub open_descriptors: Option<u64>,
-    /// `None` also without a limit.
+    /// The maximum; also `None` if there is no limit.
     pub descriptors_max: Option<u64>,
     /// The start of the process in seconds since 1970.
     pub started_s: f64,
 }
 
 impl Process {
-    /// Must be called at the start of the process, since it takes the start time.
+    /// Opens the files. Must be called at the start of the process, because it records the start time.
     pub fn open() -> Process {
         let folder = open("/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         Process {
@@ -73,7 +74,7 @@ impl Process {
         [(); 2].map(|()| words.next().flatten())
     }
 
-    /// The number of threads (proc_pid_stat(5)). The second field, the name in brackets, may hold blanks.
+    /// The number of threads (proc_pid_stat(5)). The second field, the name in brackets, may contain spaces.
     fn threads(&self) -> Option<u64> {
         const BEHIND_THE_NAME: usize = 17;
         let text = self.stat.as_ref().map(read)?;
@@ -81,14 +82,14 @@ impl Process {
     }
 }
 
-/// Reads a short file of /proc from its beginning.
+/// Reads a short file of /proc from its start.
 fn read(file: &File) -> String {
     let mut text = [0; 1024];
     let read = file.read_at(&mut text, 0).unwrap_or(0);
     String::from_utf8_lossy(&text[..read]).into_owned()
 }
 
-/// Counts the descriptors of a folder, without the names `.` and `..`.
+/// Counts the descriptors in a folder, leaving out the names `.` and `..`.
 fn count(folder: &mut Dir) -> Option<u64> {
     folder.rewind();
     let names = folder.by_ref().collect::<Result<Vec<_>, _>>().ok()?;
