@@ -276,8 +276,7 @@ const OTHER_TRAFFIC_SHARE: Share = Share::from_permille(server::CROSS_SHARE_PERM
 /// The default address, which only this machine can reach.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// The maximum number of connections. Each has at least one response, so it is the scheduler's maximum, rounded down
-/// from 2^20.
+/// The scheduler's maximum number of responses, rounded down: each connection has at least one.
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
 /// The maximum requests per second, which are counted in thousandths.
@@ -359,8 +358,7 @@ struct Hosted {
     classes: Option<ClassesConfig>,
 }
 
-/// Serves these sites at these addresses. Without addresses, uses the sockets of a service manager or the default
-/// address.
+/// Serves these sites at these addresses, or else on the service manager's sockets or at the default address.
 fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -> Result<(), Failure> {
     // Must come before anything opens a descriptor that could be mistaken for one of them.
     let Given { passed, admin, predecessor } = Given::take()?;
@@ -402,8 +400,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     end(server, &notifier, successor)
 }
 
-/// Stops the server after a signal, a failure, or the start of a successor. The successor notices the end of this
-/// process.
+/// Stops the server after a signal, a failure, or the start of a successor.
 fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successor>) -> Result<(), Failure> {
     if let Some(failure) = server.failure() {
         return Err(failure.into());
@@ -525,8 +522,7 @@ mod tests {
         )
     }
 
-    /// `--help` and the server both have the defaults: a change of one alone would have no effect, or an undocumented
-    /// one.
+    /// `--help` and the server both have the defaults; a change of only one would be wrong.
     #[test]
     fn the_defaults_of_the_flags_are_the_servers() {
         let Alone { flags } = Alone::parse_from(["serve", "--shaping", "off"]);
