@@ -1,4 +1,4 @@
-//! Round robin among clients: a client with many waiting items still counts as one.
+//! Queues items and serves clients in turn: a client with many waiting items gets no more turns than others.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(crate) struct Turns<T> {
     clients: VecDeque<u32>,
     /// The items of each client, the next first; no queue is empty.
     waiting: HashMap<u32, VecDeque<T>>,
-    /// The queue of a client of whom nothing waits any more. Most clients have one item at a time.
+    /// A spare queue, reused because most clients have only one item at a time.
     spare: VecDeque<T>,
     len: usize,
 }
@@ -47,7 +47,7 @@ impl<T> Turns<T> {
         self.pop_unless(|_| false).map(|(_, one)| one)
     }
 
-    /// Removes the next item of a client for which `has_enough` is false; returns it with its client.
+    /// Removes the next item of a client for which `has_enough` is false, and returns it with its client.
     pub fn pop_unless(&mut self, has_enough: impl Fn(u32) -> bool) -> Option<(u32, T)> {
         let at = self.clients.iter().position(|client| !has_enough(*client))?;
         // The clients before it count as having had their turn.

@@ -1,5 +1,5 @@
-//! The two times: the host's, [`Nanos`], and the clients', [`ClientTime`]. The clients' clock stands still
-//! while the process does not run. Nobody was heard then, so nobody is late because of it.
+//! The two clocks: the host's ([`Nanos`]) and the clients' ([`ClientTime`]). The clients' clock stops while the process
+//! does not run, so that no client misses a deadline because the server could not listen.
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ pub fn now() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The minimum lateness that counts as a pause: a turn takes milliseconds, so a loop this late did not run.
+/// The minimum lateness that counts as a pause. A turn takes milliseconds, so an event loop that is this late did not
+/// run.
 const PAUSE_MIN: Nanos = Nanos::from_secs(1);
 
 /// An instant on the clients' clock. All deadlines of clients are such instants, and so is the deadline of a request to
@@ -27,7 +28,7 @@ impl ClientTime {
     /// The deadline of a wait without a limit.
     pub const NEVER: ClientTime = ClientTime(Nanos::MAX);
 
-    /// The instant at which the clock has run for this time.
+    /// Returns the instant at which the clock has run for this long.
     #[cfg(any(test, feature = "testing"))]
     pub const fn after(span: Nanos) -> ClientTime {
         ClientTime(span)
@@ -63,14 +64,14 @@ impl Sub for ClientTime {
 pub struct ClientClock(Arc<AtomicU64>);
 
 impl ClientClock {
-    /// Returns what the clock shows at this time of the host.
+    /// Returns the clients' time at this time of the host.
     pub fn at(&self, now: Nanos) -> ClientTime {
         ClientTime(now - Nanos(self.0.load(Relaxed)))
     }
 
-    /// Stops the clock for the time in which a loop did not run, given that `elapsed` has passed since its last turn
-    /// began, after which it was due to wait for at most `timeout`. The process was stopped, or a disk blocked it.
-    /// Waiting without a timeout is not a pause.
+    /// Stops the clock for the time in which an event loop did not run. `elapsed` has passed since its last turn began,
+    /// after which it was to wait for at most `timeout`. Either the process was stopped or a disk blocked it. Waiting
+    /// without a timeout is not a pause.
     pub fn pause(&self, elapsed: Nanos, timeout: Option<Nanos>) {
         let late = timeout.map_or(Nanos::ZERO, |timeout| elapsed - timeout);
         if late >= PAUSE_MIN {

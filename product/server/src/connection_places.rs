@@ -16,13 +16,13 @@ pub struct Places {
     taken: AtomicUsize,
     /// An entry per worker.
     waiting: Vec<Waiting>,
-    /// The number of workers that wait, so that not every entry has to be checked.
+    /// The number of waiting workers, so that not every entry has to be checked.
     waiting_count: AtomicUsize,
-    /// The time at which the shortage was last reported, in nanoseconds; 0 before the first report.
+    /// The time of the last report of a shortage, in nanoseconds; 0 before the first report.
     told_at: AtomicU64,
 }
 
-/// The minimum interval between two reports of a shortage, however often it recurs.
+/// The minimum interval between two reports of a shortage.
 const TELL_EVERY: Nanos = Nanos::from_secs(60);
 
 struct Waiting {
@@ -62,7 +62,7 @@ impl Places {
         self.waiting.len()
     }
 
-    /// Takes a place. Returns false if there is no room.
+    /// Takes a place. Returns false if there is none.
     pub fn take(&self) -> bool {
         self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max()).then_some(taken + 1)).is_ok()
     }
@@ -82,8 +82,8 @@ impl Places {
         self.taken.load(SeqCst) < self.max()
     }
 
-    /// Records that a client waits at this worker. The caller must check for room again after this call: a place given
-    /// back a moment before wakes no worker.
+    /// Records that a client waits at this worker. The caller must check for a place again afterwards, because a place
+    /// that was given back just before wakes no worker.
     pub fn wait(&self, worker: usize) {
         if !self.waiting[worker].is_waiting.swap(true, SeqCst) {
             self.waiting_count.fetch_add(1, SeqCst);

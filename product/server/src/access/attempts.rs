@@ -1,11 +1,11 @@
-//! Wrong passwords of each client: a burst, and then a few a minute.
+//! Limits wrong passwords per client: a burst, and then a few a minute.
 
 use hashbrown::HashMap;
 use units::Nanos;
 
-/// The number of wrong passwords that a client may send without a wait.
+/// The number of wrong passwords that a client may send before it must wait.
 pub const BURST: u32 = 10;
-/// The time after which one more may be sent.
+/// The time after which the client may send one more.
 pub const RENEWED_AFTER: Nanos = Nanos::from_secs(6);
 /// The maximum number of clients that are remembered.
 const CLIENTS_MAX: usize = 4096;
@@ -16,7 +16,7 @@ pub struct Attempts(HashMap<u128, Wrong>);
 
 #[derive(Debug, Clone, Copy)]
 struct Wrong {
-    /// The number of wrong passwords that are not forgiven yet, at time `at`.
+    /// The number of wrong passwords that were not forgiven by the time `at`.
     count: u32,
     at: Nanos,
 }
@@ -45,7 +45,7 @@ impl Attempts {
         wrong.count = wrong.count.saturating_add(1);
     }
 
-    /// Returns the time after which a client may send another password, if it may not now.
+    /// Returns the time until the client may send another password; `None` if it may now.
     pub fn wait(&self, now: Nanos, client: u128) -> Option<Nanos> {
         let wrong = self.0.get(&client)?.now(now);
         let over = u64::from(wrong.count.checked_sub(BURST)?) + 1;

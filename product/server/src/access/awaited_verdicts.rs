@@ -17,12 +17,12 @@ pub struct Question {
     pub credentials: Credentials,
 }
 
-/// The decision about a client that was made while its request waited.
+/// A decision about a client, made while its request waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The verdict on a password, by the set of users with this number.
+    /// The verdict on a password. `users` is the number of the set of users.
     Password { users: u64, is_right: bool },
-    /// The server that was asked lets the client in, and sets these fields.
+    /// The authentication server admits the client, and sets these fields.
     LetIn(Vec<FieldChange>),
 }
 
@@ -33,7 +33,7 @@ pub struct Verifications {
 }
 
 impl Verifications {
-    /// Creates the handle. Another thread calls `wake` when [`Verifications::take`] has something to return.
+    /// Creates the handle. Another thread calls `wake` when [`Verifications::take`] has results.
     pub fn new(verifier: Arc<Verifier>, wake: impl Fn() + Send + Sync + 'static) -> Verifications {
         Verifications { verifier, done: Arc::new(Done::new(wake)) }
     }
@@ -43,14 +43,15 @@ impl Verifications {
         self.verifier.known(now, users, credentials)
     }
 
-    /// Begins the wait of the exchange `id` of this client.
+    /// Makes the exchange `id` of this client wait for a verdict.
     pub fn ask(&self, now: Nanos, client: (u32, IpAddr), question: Question, id: ExchangeId) -> Result<(), Refused> {
         let (done, users) = (Arc::clone(&self.done), question.users.number);
         let tell = Box::new(move |is_right| done.post((id, Verdict::Password { users, is_right })));
         self.verifier.ask(now, client, question.users, question.credentials, tell)
     }
 
-    /// Appends the exchanges whose wait has ended, with the verdicts. Some of these exchanges may have ended too.
+    /// Appends the exchanges whose wait has ended, with their verdicts. Some of these exchanges may have ended in the
+    /// meantime.
     pub fn take(&self, into: &mut Vec<(ExchangeId, Verdict)>) {
         self.done.take(into);
     }

@@ -19,7 +19,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Returns the credentials of a request; `None` if it has none, or several.
+    /// Returns the credentials of a request; `None` if there are none, or several.
     pub fn of(request: &Request) -> Option<Credentials> {
         let mut values = request.values("authorization");
         let value = values.next().filter(|_| values.next().is_none())?;
@@ -35,7 +35,7 @@ impl Credentials {
     }
 }
 
-/// Hides the password, which must not be logged.
+/// Omits the password, which must not be logged.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({:?})", String::from_utf8_lossy(&self.user))

@@ -12,14 +12,14 @@ use super::{Credentials, Users};
 
 /// The maximum number of kept verdicts. The oldest is dropped.
 const VERDICTS_MAX: usize = 1024;
-/// The times for which a right and a wrong password are not verified again.
+/// The time for which a correct password is not verified again. The next constant is that for a wrong password.
 const RIGHT_FOR: Nanos = Nanos::from_secs(300);
 const WRONG_FOR: Nanos = Nanos::from_secs(60);
 
 /// A digest of a set of users, a name and a password.
 pub type Key = [u8; 32];
 
-/// The secret with which keys are made, so that a key does not reveal its password. Each process has its own.
+/// The secret from which keys are derived, so that a key does not reveal its password. Each process has its own secret.
 pub struct Secret([u8; 32]);
 
 impl Secret {

@@ -1,8 +1,8 @@
 //! Access control: the users of a file, and verdicts on passwords.
 //!
-//! By design, verifying a password takes a tenth of a second of a core. So a dedicated thread does it, for clients in
-//! round robin, and the event loops do not wait. Verdicts are kept for a while, and a client that guesses is stopped
-//! early.
+//! By design, verifying a password takes a core a tenth of a second. So a dedicated thread verifies passwords, serving
+//! clients in turn, and the event loops do not wait. Verdicts are cached for a while, and a client that guesses
+//! passwords is stopped early.
 
 mod attempts;
 mod awaited_verdicts;

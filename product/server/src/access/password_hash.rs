@@ -10,7 +10,7 @@ use thiserror::Error;
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// The maximum cost of a bcrypt hash. Each step doubles the time, and 14 takes about a second.
 const BCRYPT_COST_MAX: u32 = 14;
-/// The maximum memory of an Argon2 hash, in KiB, which the verifying thread allocates.
+/// The maximum memory of an Argon2 hash, in KiB. The verifying thread allocates it.
 const ARGON2_KIB_MAX: u32 = 64 << 10;
 /// The maximum number of passes over that memory.
 const ARGON2_PASSES_MAX: u32 = 16;
@@ -24,14 +24,14 @@ pub(super) enum Hash {
     Argon2(String, u64),
 }
 
-/// Hides the hash, which must not be logged.
+/// Omits the hash, which must not be logged.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if matches!(self, Hash::Bcrypt(_)) { "bcrypt" } else { "Argon2" })
     }
 }
 
-/// The refused formats of hashes: their prefix and their name.
+/// The hash formats that are refused: prefix and name.
 const REFUSED: [(&str, &str); 11] = [
     ("$apr1$", "an MD5 hash (apr1)"),
     ("$1$", "an MD5 hash"),
@@ -50,7 +50,7 @@ const REFUSED: [(&str, &str); 11] = [
 const CURE: &str = "expected bcrypt or Argon2, of `weir hash-password` or `htpasswd -B`";
 
 impl Hash {
-    /// Reads a hash. The error names the format and the expected ones, and contains nothing of the hash.
+    /// Parses a hash. The error names the format and the expected ones, and does not contain any part of the hash.
     pub fn read(text: &str) -> Result<Hash, String> {
         if ["$2a$", "$2b$", "$2y$"].iter().any(|begins| text.starts_with(begins)) {
             return bcrypt(text);
@@ -67,7 +67,7 @@ impl Hash {
         if let Hash::Argon2(_, memory_bytes) = self { *memory_bytes } else { 0 }
     }
 
-    /// Returns true if the hash is of this password. Slow by design.
+    /// Returns true if the hash belongs to this password. Slow by design.
     pub fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
@@ -106,7 +106,7 @@ fn argon2(text: &str) -> Result<Hash, String> {
     }
 }
 
-/// The reason why a password is not hashed.
+/// The reason why a password cannot be hashed.
 #[derive(Debug, Error)]
 pub enum HashError {
     #[error("an empty password: expected one or more characters")]

@@ -1,5 +1,4 @@
-//! The users of a file, which has a line for each: a name, a colon and the hash of a password, as `htpasswd -B` writes
-//! it.
+//! The users in a file. Each line has a name, a colon and the hash of a password, as `htpasswd -B` writes it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,13 +15,13 @@ const NAME_BYTES_MAX: usize = 255;
 /// The number of the next set of users.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The users of a file at the time it was read.
+/// The users of a file as it was when read.
 #[derive(Debug)]
 pub struct Users {
-    /// The number of the set. Verdicts on passwords of one set do not apply to another.
+    /// The number of this set of users. Verdicts on passwords of one set do not apply to another.
     pub number: u64,
     by_name: HashMap<Box<[u8]>, Hash>,
-    /// The hash that passwords of unknown users are compared with, so that the comparison takes as long.
+    /// The hash with which passwords of unknown users are compared, so that the check takes equally long.
     first: Hash,
 }
 
@@ -59,7 +58,7 @@ impl Users {
         self.by_name.values().map(Hash::memory_bytes).max().unwrap_or(0)
     }
 
-    /// Returns true if the password is the user's. The check takes a large part of a second of a core.
+    /// Returns true if the password is correct. The check takes a core a large part of a second.
     pub fn verify(&self, credentials: &Credentials) -> bool {
         let known = self.by_name.get(&credentials.user[..]);
         known.unwrap_or(&self.first).is_of(&credentials.password) && known.is_some()

@@ -13,19 +13,19 @@ use super::{Credentials, Users};
 use crate::client_turns::Turns;
 use crate::clock;
 
-/// The maximum numbers of passwords that wait to be verified: of all clients, and of one client.
+/// The maximum number of passwords that wait to be verified, of all clients. The next constant is that of one client.
 pub const WAITING_MAX: usize = 256;
 pub const WAITING_PER_CLIENT_MAX: usize = 4;
 
 /// A callback that the verifying thread calls with the verdict.
 pub type Tell = Box<dyn FnOnce(bool) + Send>;
 
-/// The reason why a password is not verified now.
+/// The reason why a password cannot be verified now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The client has sent too many wrong passwords. It may send another after this time.
     TooOften { retry_after_s: u64 },
-    /// Too many passwords wait already, of this client or of all clients.
+    /// Too many passwords of this client or of all clients are waiting already.
     Busy,
 }
 
@@ -42,8 +42,8 @@ struct State {
     verdicts: Verdicts,
     attempts: Attempts,
     waiting: Turns<Waiting>,
-    /// The callbacks for each password that waits or is being verified. A page may request many files with the same
-    /// password simultaneously.
+    /// The callbacks for each password that waits or is being verified. There may be several, because a page may
+    /// request many files with the same password at the same time.
     askers: HashMap<Key, Vec<Tell>>,
     has_thread: bool,
     is_stopping: bool,

@@ -16,7 +16,7 @@ impl Handler {
     }
 }
 
-/// The value of Alt-Svc if HTTP/3 is served at this port (RFC 7838).
+/// The value of Alt-Svc for HTTP/3 at this port (RFC 7838).
 pub fn alternative(port: u16) -> String {
     format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}")
 }

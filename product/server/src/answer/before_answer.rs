@@ -1,4 +1,4 @@
-//! The rules of a site that come before its answers.
+//! The rules of a site that apply before its answers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::sites::AskedServer;
 use crate::upstream::{Group, PassOn};
 
 impl Handler {
-    /// Returns the reply with the site's error page in place of an upstream's error. The upstream's fields stay unless
-    /// they describe its body.
+    /// Returns the reply with the site's error page in place of an upstream's error. The upstream's fields are kept,
+    /// except those that describe its body.
     pub fn intercepted(&self, to: To, request: &Request, said: &Response<()>) -> Reply {
         let is_of_body = |name: &[u8]| {
             let mut own = OF_THE_BODY.iter().chain(&["content-type", "content-language", "content-disposition"]);
@@ -30,9 +30,9 @@ impl Handler {
         self.with_headers(to, request, kept.fold(error, |response, (name, value)| response.with(name, value)).into())
     }
 
-    /// Returns the path and query by which a request is answered, if its site rewrites them or some of their bytes are
-    /// percent-encoded ([`Request::encoded`]). `Err` holds the reply to a request whose rewrite depends on how a
-    /// program reads its path.
+    /// Returns the path and query to use for the answer, if the site rewrites the request's or some of their bytes must
+    /// be percent-encoded ([`Request::encoded`]). Returns an error reply if the rewrite depends on how a program reads
+    /// the path.
     pub fn rewrite(&self, to: To, request: &Request) -> Result<Option<Rewritten>, Box<Reply>> {
         let Some(site) = to.site else { return Ok(None) };
         let encoded = request.encoded();
@@ -45,7 +45,8 @@ impl Handler {
         Ok(rewritten.or_else(|| encoded.map(|(path, query)| Rewritten { path, query })))
     }
 
-    /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.
+    /// Returns an error reply to a request for an application if the site's rules treat the readings of its path
+    /// differently.
     pub(super) fn unclear(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
         let place = self.sites().place(site);
         let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
@@ -53,7 +54,7 @@ impl Handler {
         Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
     }
 
-    /// Returns the step that comes before the answer to a client that is not let in yet: a reply, or a password to
+    /// Returns the step that must precede the answer because the client is not admitted yet: a reply, or a password to
     /// verify.
     pub(super) fn let_in(
         &self,
@@ -104,7 +105,7 @@ impl Handler {
         }
     }
 
-    /// Returns the answer for an object that clients use for measurements, if the request names one.
+    /// Returns the answer with a test object for measurements, if the request names one.
     pub(super) fn measured(&self, site: SiteNumber, to: To, request: &Request) -> Option<Answer> {
         let object = self.sites().measured(site, request)?;
         if object.takes(request.method) {
@@ -113,7 +114,7 @@ impl Handler {
         Some(self.with_headers(to, request, reply_measured(object, request, to.is_secure)).into())
     }
 
-    /// Returns a request for upstreams with the fields of its site.
+    /// Returns a request for upstreams that includes the site's fields.
     pub(super) fn pass_on(
         &self,
         to: To,
@@ -139,7 +140,7 @@ impl Handler {
         PassOn { group, changes, run: None }
     }
 
-    /// Returns the names of the fields in which the server describes the clients that it lets in for this request.
+    /// Returns the names of the fields with which the authentication server describes the client of this request.
     fn copied(&self, site: SiteNumber, request: &Request) -> Vec<String> {
         let gate = self.sites().access(site, request).and_then(|(at, _)| self.served.gate(site, at));
         gate.and_then(|gate| gate.asked.as_ref()).map(|asked| asked.copied.clone()).unwrap_or_default()
@@ -161,6 +162,6 @@ enum Login<'a> {
     },
     /// The password has to be verified.
     Unknown(Question),
-    /// An authentication server has to be asked first.
+    /// An authentication server must be asked first.
     Asked(Arc<AskedServer>),
 }

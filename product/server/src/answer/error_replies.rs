@@ -1,4 +1,4 @@
-//! Replies that explain in plain text why a request gets nothing else.
+//! Plain-text replies that explain why a request gets no other answer.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::files::Missing;
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
 
 impl Handler {
-    /// Returns the reply to a request that no upstream answers.
+    /// Returns the reply to a request that no upstream has answered.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
@@ -27,7 +27,7 @@ impl Handler {
         self.with_headers(to, request, refused.into())
     }
 
-    /// Returns the reply to a client that makes requests too often (RFC 6585 section 4).
+    /// Returns the reply to a client that sends requests too often (RFC 6585 section 4).
     pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
@@ -41,7 +41,7 @@ pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
 }
 
-/// Returns the reply to a request whose method reads no file, when only these methods are allowed.
+/// Returns the reply to a request whose method cannot read a file; `allow` lists the allowed methods.
 pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     if request.method == Method::Options {
         return bare(Status::NO_CONTENT).with("Allow", allow).into();

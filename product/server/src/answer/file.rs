@@ -1,8 +1,8 @@
 //! Responses with a file: in the form that the client prefers among the ready ones, or with parts of the file.
 //!
-//! If the threads that make forms are behind, the file is coded while it is sent, like the response of a program. This
-//! happens on a server that has just started and has many readers. A page without coding would occupy the line five
-//! times as long.
+//! If the threads that make forms are behind, the file is coded while it is sent, like a program's response. This
+//! happens on a server that has just started and has many readers. An uncoded page would occupy the line five times as
+//! long.
 //!
 //! Each form has different bytes, so each form has its own entity tag. Ranges are always ranges of the uncoded file
 //! (RFC 9110 section 14.2). A client may hold any form that it accepts; the tag of any such form shows that it has the
@@ -33,19 +33,19 @@ use crate::stages::{coded_on_its_way, has_stages, staged_head};
 /// The hexadecimal digits of a dictionary in a tag.
 const DIGITS: usize = 16;
 
-/// The rule that decides whether a request waits for a form that is being made.
+/// The rule by which a request waits for a form that is being made.
 #[derive(Clone, Copy, PartialEq)]
 enum WaitRule {
     /// Sends a form that is ready.
     Never,
-    /// Waits for the form if the response then leaves sooner.
+    /// Waits for the form if the response then arrives sooner.
     IfSooner,
     /// Waits for the form because the client prefers few bytes to an early response, or accepts no other form.
     Always,
 }
 
 impl WaitRule {
-    /// Returns the maximum time that a request waits under this rule. `worth` is the longest wait that pays.
+    /// Returns the maximum wait under this rule. `worth` is the longest wait that pays off.
     fn at_most(self, worth: Nanos) -> Nanos {
         if self == WaitRule::Always { WAIT_MAX } else { worth }
     }
@@ -56,9 +56,9 @@ enum Form {
     /// The bytes of the file itself.
     Plain,
     Coded(Arc<Entry>),
-    /// The file, coded while it is sent, because no form is ready and the threads that make forms are behind.
+    /// The file itself, coded while it is sent, because no form is ready and the threads that make forms are behind.
     OnItsWay(Coding),
-    /// A form that is being made and with which the response leaves sooner.
+    /// A form that is being made. Waiting for it lets the response arrive sooner.
     Awaited(Wished),
 }
 
@@ -68,7 +68,8 @@ impl Handler {
         self.file_or_wait(to, request, entry, false).unwrap_or_else(|_| self.plain(request, entry))
     }
 
-    /// Returns the response with a file, or the form that the request should wait for, if it may wait.
+    /// Returns the response with a file, or the form for which the request should wait. It waits only if that is
+    /// permitted.
     pub(super) fn file_or_wait(
         &mut self,
         to: To,
@@ -119,7 +120,7 @@ impl Handler {
         }
     }
 
-    /// Returns true if the request is for a part of the file, whether or not that part exists.
+    /// Returns true if the request is for a part of the file, even if that part does not exist.
     fn asks_for_part(&self, request: &Request, entry: &Entry) -> bool {
         let is_asked = request.fields.range.is_some() && request.method == Method::Get;
         is_asked
@@ -129,8 +130,8 @@ impl Handler {
             )
     }
 
-    /// Chooses the form of a file. If the preferred form is not ready, its making begins, and a less preferred form
-    /// serves until then.
+    /// Chooses the form of a file. If the preferred form is not ready, starts to make it and uses a less preferred form
+    /// meanwhile.
     fn form(&mut self, to: To, entry: &Arc<Entry>, accepted: &AcceptedCodings, rule: WaitRule) -> Form {
         let coder = self.forms.as_ref().map(|forms| &forms.coder);
         let made = coder.map_or(Codings::NONE, |coder| coder.offers(entry));
@@ -165,7 +166,8 @@ impl Handler {
         }
     }
 
-    /// Returns the coding in which a file is sent while its form is made, if that is sooner and there is memory for it.
+    /// Returns the coding in which to send a file while its form is being made, if that is faster and there is memory
+    /// for it.
     fn streamed(&self, to: To, entry: &Entry, accepted: &AcceptedCodings) -> Option<Coding> {
         let codings = STREAMED.into_iter().filter(|coding| entry.forms.codings.has(*coding)).collect();
         let is_worth_it = to.room_bytes >= STREAM_BYTES && self.line.is_sooner_on_its_way(entry.len);
@@ -183,7 +185,7 @@ impl Handler {
         }
     }
 
-    /// Chooses between the form with a dictionary and the other forms. The shortest ready form is sent. The request
+    /// Chooses between the form with a dictionary and the other forms. The shortest ready form is sent, but the request
     /// waits for the form with a dictionary if that is much shorter than the ready ones.
     fn form_with(
         &mut self,
@@ -271,7 +273,7 @@ impl Handler {
         response.with("Content-Type", multipart::content_type(&boundary).as_bytes()).with_length(bytes)
     }
 
-    /// Returns a boundary that cannot be guessed from the file's content: the entity tag and a count.
+    /// Returns a boundary that cannot be guessed from the file's content: the entity tag and a counter.
     fn boundary(&mut self, entry: &Entry) -> String {
         self.boundaries += 1;
         let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
@@ -279,7 +281,7 @@ impl Handler {
     }
 }
 
-/// Returns true if the client asks for few bytes.
+/// Returns true if the client asks for as few bytes as possible.
 fn saves_data(request: &Request) -> bool {
     request.values("save-data").any(|value| value.trim_ascii().eq_ignore_ascii_case(b"on"))
 }
@@ -291,26 +293,26 @@ fn entity<'e>(request: &Request, entry: &'e Entry) -> Entity<'e> {
 }
 
 /// Returns the entity tag of the form that the client has, if the request only asks whether the file has changed and
-/// the client accepts that form. Forms that no longer exist count too, because their bytes represent the same file.
+/// the client accepts that form. Forms that no longer exist count as well, because their bytes represent the same file.
 fn held_tag<'r>(to: To, request: &Request<'r>, entry: &Entry, accepted: &AcceptedCodings) -> Option<&'r [u8]> {
     let is_held = |tag: &&[u8]| is_of(entry, tag, accepted) || is_with_dictionary(to, request, entry, tag, accepted);
     listed_tags(request).filter(|_| is_only_question(request)).find(is_held)
 }
 
-/// Returns true if the request has no condition other than the entity tags that the client holds.
+/// Returns true if the only conditions of the request are the entity tags that the client has.
 fn is_only_question(request: &Request) -> bool {
     request.fields.if_match.is_none() && request.fields.if_unmodified_since.is_none()
 }
 
-/// Returns the tag of this file as it was coded while it was sent, if the client has it and accepts such codings.
+/// Returns the tag of this file coded while it was sent, if the client has that tag and accepts the coding.
 fn tag_on_its_way(request: &Request, entry: &Entry, accepted: &AcceptedCodings) -> Option<Vec<u8>> {
     let takes_any = STREAMED.into_iter().any(|coding| accepted.takes(coding));
     tag_asked_with(request, entry.etag.as_bytes()).filter(|_| takes_any && is_only_question(request))
 }
 
-/// Returns true if `tag` is the tag of a form of this file that was coded with a dictionary, and this client can have
-/// stored only those bytes under the tag. A cache that many clients share keeps the coded bytes, which only clients
-/// with the dictionary can decode.
+/// Returns true if `tag` belongs to a form of this file that was coded with a dictionary, and this client can have
+/// stored only those bytes under the tag. A shared cache keeps the coded bytes, which only clients with the dictionary
+/// can decode.
 fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     let Some(suffix) = entry.suffix_of(tag).filter(|_| to.dictionaries.is_some()) else { return false };
     let dictionary = available_dictionary(request).filter(|_| !to.is_direct);
@@ -327,7 +329,7 @@ fn is_with_dictionary(to: To, request: &Request, entry: &Entry, tag: &[u8], acce
     codings.any(|coding| [Level::Fast, Level::Best].into_iter().any(|level| has_form(coding, level)))
 }
 
-/// Returns true for the tag of a form of this file that the client accepts.
+/// Returns true for the tag of a form that the client accepts.
 fn is_of(entry: &Entry, tag: &[u8], accepted: &AcceptedCodings) -> bool {
     if tag == entry.etag.as_bytes() {
         return !accepted.refuses_identity();

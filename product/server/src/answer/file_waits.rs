@@ -1,4 +1,4 @@
-//! Lookups of files by other threads, and other services of a handler for the requests of connections.
+//! File lookups by other threads, and other services of a handler for requests on connections.
 
 use std::os::fd::BorrowedFd;
 
@@ -36,8 +36,7 @@ impl Handler {
         To { site, is_secure, http3_port, client, dictionaries, is_direct, room_bytes }
     }
 
-    /// Returns a predicate over requests. It is true if the body of a request is counted as it arrives and the reply is
-    /// made from the count.
+    /// Returns a predicate that is true for requests whose body is counted on arrival; the reply states the count.
     pub fn takes_body(&self, security: Security) -> impl Fn(&Request) -> bool {
         move |request| {
             let site = self.site(request);
@@ -68,7 +67,7 @@ impl Handler {
         self.cache.on_change();
     }
 
-    /// Begins the wait of an exchange of this client for its file.
+    /// Makes an exchange of this client wait for its file.
     pub fn begin_lookup(
         &mut self,
         awaited: impl Into<Awaited>,
@@ -91,7 +90,7 @@ impl Handler {
         }
     }
 
-    /// Removes an exchange that does not wait for its file any more.
+    /// Removes an exchange that no longer waits for its file.
     pub fn leave_lookup(&mut self, key: &Key, exchange: ExchangeId) {
         self.lookups.leave(key, exchange);
         if let Some(forms) = &mut self.forms {
@@ -99,17 +98,17 @@ impl Handler {
         }
     }
 
-    /// Returns the early hints for a request whose response has to be waited for.
+    /// Returns early hints for a request whose response is not ready yet.
     pub fn hints(&self, to: To, request: &Request) -> Option<Response<()>> {
         self.sites().hints(to.site?, request)
     }
 
-    /// Returns the exchanges that wait for a file, each with the time at which its wait began.
+    /// Returns the exchanges that wait for a file, and the time since which each has waited.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.lookups.askers().chain(self.forms.iter().flat_map(FormWaits::askers))
     }
 
-    /// Returns true if an exchange may wait for a form of its file, which it may do once.
+    /// Returns true if an exchange may wait for a form of its file. It may wait only once.
     pub fn may_wait(&mut self, exchange: ExchangeId) -> bool {
         self.forms.as_mut().is_some_and(|forms| !forms.settle(exchange))
     }
@@ -129,7 +128,7 @@ impl Handler {
         self.cache.is_due()
     }
 
-    /// Returns the time by which the next wait for a form ends at the latest.
+    /// Returns the latest time at which the next wait for a form ends.
     pub fn forms_due(&self) -> Option<Nanos> {
         self.forms.as_ref().and_then(FormWaits::due)
     }
@@ -142,7 +141,7 @@ impl Handler {
     }
 
     /// Closes files that are no longer requested; called once a second. Returns a log line for each site root that has
-    /// become another folder.
+    /// become a different folder.
     pub fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
         self.cache.close_idle(now);
         self.cache.take_lines()

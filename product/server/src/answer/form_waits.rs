@@ -10,30 +10,31 @@ use crate::disk::Done;
 use crate::exchange_id::ExchangeId;
 use crate::files::{Entry, Found, Key, LookupResult, SearchStep};
 
-/// The maximum time that a request waits for a form. The thread that codes the file may wait for its disk.
+/// The maximum time that a request waits for a form, because the thread that codes the file may have to wait for its
+/// disk.
 pub(super) const WAIT_MAX: Nanos = Nanos::from_secs(2);
-/// A wait that no visitor notices: about the round trip to a nearby client.
+/// A wait that no visitor notices: about a round trip to a nearby client.
 const SHORT_WAIT: Nanos = Nanos::from_millis(20);
-/// The assumed ratio of a text's length to its coded length, at least. A better guess would change few decisions.
+/// The assumed minimum ratio of a text's length to its coded length. A better estimate would change few decisions.
 const CODED_PART: u64 = 3;
 
-/// The number of bytes of a file that an event loop codes in a second while it sends them. The estimate is low.
+/// The bytes of a file that an event loop can code per second while sending, a low estimate.
 const ON_ITS_WAY_PER_S: u64 = 50_000_000;
 
-/// The rate, in bits per second, that is assumed while the rate is unknown. On slower lines a wait gains much; on
-/// faster lines it costs one client some milliseconds.
+/// The rate, in bits per second, assumed while the line's rate is unknown. On slower lines a wait gains much; on faster
+/// lines it costs a client a few milliseconds.
 const RATE_UNTIL_KNOWN: u64 = 100_000_000;
 
-/// The line as an event loop knows it when it answers requests.
+/// The state of the line when an event loop answers a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LineView {
     /// The rate of the line. `None` while the rate is unknown, or if nothing is paced.
     pub rate: Option<Rate>,
-    /// The bytes handed to the kernel that have not left the host. No response can overtake them.
+    /// The bytes handed to the kernel that have not left the host. Responses cannot overtake them.
     pub below_bytes: u64,
 }
 
-/// A form that a request should wait for, and the maximum time.
+/// A form for which a request should wait, and the maximum wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wished {
     pub id: FormId,
@@ -50,14 +51,14 @@ pub struct FormWait {
     pub step: SearchStep,
 }
 
-/// The requests of an event loop that wait for forms, by the names of their exchanges.
+/// The requests of an event loop that wait for forms, by exchange.
 pub struct FormWaits {
     pub coder: Arc<Coder>,
     done: Arc<Done<ExchangeId>>,
     waiting: HashMap<ExchangeId, Waiting>,
-    /// The times at which the waits end at the latest, the earliest first.
+    /// The latest times at which the waits end, the earliest first.
     due: BTreeSet<(Nanos, ExchangeId)>,
-    /// Exchanges that have waited. They are answered with a form that is ready.
+    /// Exchanges that have already waited. They are answered with a form that is ready.
     settled: BTreeSet<ExchangeId>,
     ended: Vec<ExchangeId>,
 }
@@ -70,28 +71,27 @@ struct Waiting {
 }
 
 impl LineView {
-    /// Like [`LineView::is_sooner`], for a form that is much shorter than the file. While the rate is unknown, a short
-    /// wait counts as worth it.
+    /// Works like [`LineView::is_sooner`], for a form that is much shorter than the file. While the rate is unknown, a
+    /// short wait is assumed to pay off.
     pub fn is_soon(&self, bytes: u64, ready_in: Nanos) -> bool {
         if self.rate.is_none() { ready_in < SHORT_WAIT } else { self.is_sooner(bytes, ready_in) }
     }
 
-    /// Returns true if a response with a file of this length leaves sooner when it waits for a form than when it begins
-    /// now.
+    /// Returns true if a response with a file of this length arrives sooner by waiting for a form than by starting now.
     pub fn is_sooner(&self, bytes: u64, ready_in: Nanos) -> bool {
         ready_in < self.worth(bytes)
     }
 
-    /// Returns true if a file of this length leaves sooner when it is coded while it is sent. On a fast line the event
-    /// loop's time is better spent otherwise.
+    /// Returns true if a file of this length arrives sooner if it is coded while it is sent. On a fast line the event
+    /// loop's time is better spent on other work.
     pub fn is_sooner_on_its_way(&self, bytes: u64) -> bool {
         let micros = bytes.saturating_mul(1_000_000) / ON_ITS_WAY_PER_S;
         self.is_sooner(bytes, Nanos::from_micros(micros))
     }
 
-    /// Returns the longest wait for a form of a file of this length after which the response still leaves sooner than
-    /// the uncoded file, if that began immediately. A thread that codes may be late, and with longer waits a wrong
-    /// guess would cost much.
+    /// Returns the longest wait for a form after which a response with a file of this length still arrives sooner than
+    /// an uncoded one that starts now. The coding thread may be late, and the longer the wait, the more a wrong
+    /// estimate costs.
     pub fn worth(&self, bytes: u64) -> Nanos {
         let Some(rate) = self.rate.or(Rate::from_bits_per_s(RATE_UNTIL_KNOWN)) else { return Nanos::ZERO };
         let saved = rate.time_for(bytes) - rate.time_for(bytes / CODED_PART);
@@ -99,21 +99,21 @@ impl LineView {
         (queue + saved).min(WAIT_MAX)
     }
 
-    /// Like [`LineView::worth`], for a form as in [`LineView::is_soon`].
+    /// Works like [`LineView::worth`], for a form as in [`LineView::is_soon`].
     pub fn worth_of_short(&self, bytes: u64) -> Nanos {
         if self.rate.is_none() { SHORT_WAIT } else { self.worth(bytes) }
     }
 }
 
 impl FormWaits {
-    /// Creates an empty set of waits. Another thread calls `wake` when [`FormWaits::take`] has something to return.
+    /// Creates an empty set of waits. Another thread calls `wake` when [`FormWaits::take`] has results.
     pub fn new(coder: Arc<Coder>, wake: impl Fn() + Send + Sync + 'static) -> FormWaits {
         let (done, waiting) = (Arc::new(Done::new(wake)), HashMap::new());
         let (due, settled) = (BTreeSet::new(), BTreeSet::new());
         FormWaits { coder, done, waiting, due, settled, ended: Vec::new() }
     }
 
-    /// Makes an exchange wait for a form. If the form has been made or given up since, the wait ends immediately.
+    /// Makes an exchange wait for a form. If the form was made or given up in the meantime, the wait ends immediately.
     pub fn begin(&mut self, wait: FormWait, exchange: ExchangeId, now: Nanos, into: &mut impl Extend<LookupResult>) {
         let FormWait { wished: Wished { id, at_most }, entry, .. } = wait;
         let until = now + at_most;
@@ -146,7 +146,7 @@ impl FormWaits {
         self.ended = ended;
     }
 
-    /// Ends the waits that take too long.
+    /// Ends waits that have reached their maximum.
     pub fn give_up(&mut self, now: Nanos, into: &mut impl Extend<LookupResult>) {
         while let Some((_, exchange)) = self.due.first().copied().filter(|(until, _)| *until <= now) {
             if let Some(waiting) = self.waiting.get(&exchange) {
@@ -156,12 +156,12 @@ impl FormWaits {
         }
     }
 
-    /// Returns the time by which the next wait ends at the latest.
+    /// Returns the latest time at which the next wait ends.
     pub fn due(&self) -> Option<Nanos> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// Returns the exchanges that wait, each with the time at which its wait began.
+    /// Returns the exchanges that wait, and the time since which each has waited.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.waiting.iter().map(|(exchange, waiting)| (*exchange, waiting.since))
     }
@@ -170,7 +170,7 @@ impl FormWaits {
         Waiter { exchange, done: Arc::clone(&self.done) }
     }
 
-    /// Ends the wait of an exchange; does nothing if the exchange has left.
+    /// Ends the wait of an exchange; does nothing if the exchange no longer exists.
     fn end(&mut self, exchange: ExchangeId, into: &mut impl Extend<LookupResult>) {
         if let Some(Waiting { entry, until, .. }) = self.waiting.remove(&exchange) {
             self.due.remove(&(until, exchange));

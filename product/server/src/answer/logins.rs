@@ -1,4 +1,4 @@
-//! The verification of passwords, for the requests that wait for it.
+//! Verifies passwords for the requests that wait for it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::access::{Credentials, Question, Refused, Users, Verdict, Verification
 use crate::body::Body;
 use crate::exchange_id::ExchangeId;
 
-/// The verifications of passwords, pending and completed. Without a verifier, no password lets anybody in.
+/// Pending and completed verifications. Without a verifier, no password is accepted.
 #[derive(Default)]
 pub(super) struct Logins {
     verifications: Option<Verifications>,
@@ -21,7 +21,7 @@ pub(super) struct Logins {
 }
 
 impl Logins {
-    /// Returns the verdict on a password, if it was verified lately.
+    /// Returns the verdict on a password, if it was verified recently.
     pub fn known(&self, now: Nanos, users: &Users, credentials: &Credentials) -> Option<bool> {
         self.verifications.as_ref()?.known(now, users, credentials)
     }
@@ -34,7 +34,7 @@ impl Handler {
         self
     }
 
-    /// Begins the wait of the exchange `id` of this client for a verdict.
+    /// Makes the exchange `id` of this client wait for a verdict.
     pub fn begin_verification(
         &self,
         now: Nanos,
@@ -76,7 +76,7 @@ impl Handler {
     }
 }
 
-/// Returns the response to a request without the right password (RFC 7617 section 2).
+/// Returns the response to a request without the correct password (RFC 7617 section 2).
 pub(super) fn unauthorized(realm: &str) -> Response<Body> {
     let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
     text(Status::UNAUTHORIZED, "this needs a name and a password").with("WWW-Authenticate", challenge.as_bytes())

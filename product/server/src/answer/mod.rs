@@ -40,38 +40,38 @@ pub use form_waits::{FormWait, FormWaits, LineView};
 use logins::Logins;
 use search::view_of;
 
-/// A response, with additional facts for the connection and the log.
+/// A response, with additional information for the connection and the log.
 #[derive(Debug)]
 pub struct Reply {
-    /// The response, built for HEAD as it is for GET: the connection decides whether to send the body.
+    /// The response, built for HEAD as for GET; the connection decides whether to send the body.
     pub response: Response<Body>,
-    /// No further request is read from the connection.
+    /// True if no further request is read from the connection.
     pub is_last: bool,
     /// The error of a file that could not be read, for the error log.
     pub trouble: Option<io::Error>,
 }
 
-/// The way in which a request is answered.
+/// The next step in answering a request.
 #[derive(Debug)]
 pub enum Answer {
     /// The reply is ready.
     Reply(Reply),
-    /// The file may have to be waited for. If it is a script, these upstreams run it.
+    /// The file must be looked up, which may take time. If it is a script, these upstreams run it.
     Lookup(Awaited, Option<Box<PassOn>>),
-    /// The password of the request has to be verified first.
+    /// The password must be verified first.
     Verify(Box<Question>),
-    /// A server has to decide first whether the client is let in.
+    /// An authentication server must first decide whether to admit the client.
     Ask(Arc<AskedServer>),
     /// An upstream makes the response.
     Upstream(PassOn),
-    /// The reply reports the length of the request body, which must arrive first: see [`crate::sites::received`].
+    /// The reply reports the length of the request body, so the body must arrive first: see [`crate::sites::received`].
     Upload,
 }
 
 /// The wait of a reply with a file.
 #[derive(Debug)]
 pub enum Awaited {
-    /// The file is looked up, in this step of the search for it.
+    /// The file is being looked up, in this step of the search.
     File(Box<Lookup>, SearchStep),
     /// A form of the file is being made.
     Form(Box<FormWait>),
@@ -84,7 +84,7 @@ impl From<Box<Lookup>> for Awaited {
 }
 
 impl Awaited {
-    /// Returns the step of the search in which the reply waits.
+    /// Returns the step of the search that is pending.
     pub fn step(&self) -> SearchStep {
         match self {
             Awaited::File(_, step) => *step,
@@ -99,18 +99,19 @@ impl From<Reply> for Answer {
     }
 }
 
-/// The target of a request: its site, if a site has its host, and whether TLS was used. The site's number is valid
+/// The target of a request: its site, if its host belongs to one, and whether TLS was used. The site's number is valid
 /// until the next [`Handler::serve`].
 #[derive(Debug, Clone, Copy)]
 pub struct To {
     pub site: Option<SiteNumber>,
     pub is_secure: bool,
-    /// The UDP port at which the site is served over HTTP/3, if the client does not use it yet.
+    /// The UDP port at which the site is available over HTTP/3, if the client does not use HTTP/3 yet.
     pub http3_port: Option<NonZeroU16>,
     pub client: u32,
-    /// The site whose dictionaries the response may use; `None` without TLS, or if it has none.
+    /// The site whose dictionaries the response may use; `None` without TLS, or if the site has none.
     pub dictionaries: Option<SiteKey>,
-    /// True if no proxy stands between the client and this server, so that the client's cache serves only that client.
+    /// True if there is no proxy between the client and this server, so that the client's cache serves only this
+    /// client.
     pub is_direct: bool,
     /// The maximum memory, in bytes, of the stages of the response.
     pub room_bytes: usize,
@@ -120,15 +121,15 @@ pub struct To {
 pub struct Handler {
     pub cache: Cache,
     served: Arc<Served>,
-    /// A counter that makes the boundaries of multipart bodies differ.
+    /// A counter that makes the boundaries of multipart bodies unique.
     boundaries: u64,
     lookups: Lookups,
-    /// Completed lookups that are not answered yet; at most one for each exchange.
+    /// Completed lookups that have not been answered yet, at most one per exchange.
     found: VecDeque<LookupResult>,
     current: Arc<Current>,
-    /// The generation of the sites that are served; a reload increases it.
+    /// The generation of the sites; a reload increases it.
     sites_turn: u64,
-    /// The requests that wait for coded forms; `None` if none are made.
+    /// Requests that wait for coded forms; `None` if no forms are made.
     forms: Option<FormWaits>,
     line: LineView,
     logins: Logins,
@@ -143,19 +144,19 @@ impl From<Response<Body>> for Reply {
 }
 
 impl Handler {
-    /// Creates a handler that serves the sites of `current`, whose folders are in `cache`.
+    /// Creates a handler for the sites of `current`, whose folders are in `cache`.
     pub fn new(cache: Cache, lookups: Lookups, current: Arc<Current>) -> Handler {
         let served = current.served();
         let (found, forms, line, logins) = (VecDeque::new(), None, LineView::default(), Logins::default());
         Handler { cache, served, boundaries: 0, lookups, found, current, sites_turn: 0, forms, line, logins }
     }
 
-    /// Enables coded forms of files, which the coder of `forms` makes.
+    /// Enables coded forms of files, made by the coder of `forms`.
     pub fn coding_by(self, forms: FormWaits) -> Handler {
         Handler { forms: Some(forms), ..self }
     }
 
-    /// Sets the state of the line that later answers go by.
+    /// Sets the state of the line on which later answers are based.
     pub fn see_line(&mut self, line: LineView) {
         self.line = line;
     }
@@ -165,10 +166,9 @@ impl Handler {
         self.answer_to(to, request, client, now, None)
     }
 
-    /// Returns the reply to a request. If a lookup may have to wait for a disk, returns [`Answer::Lookup`], which
-    /// [`Handler::reply_with`] completes. For a request that is passed on, returns the upstreams;
-    /// [`Handler::passed_on`] completes their response. `verdict` is the decision about the client since the request
-    /// came.
+    /// Returns the reply to a request. If the lookup may have to wait for a disk, returns [`Answer::Lookup`], which
+    /// [`Handler::reply_with`] completes. If the request is passed on, returns the upstreams; [`Handler::passed_on`]
+    /// completes their response. `verdict` is the decision about the client, if one was made since the request arrived.
     pub fn answer_to(
         &mut self,
         to: To,
@@ -204,8 +204,8 @@ impl Handler {
         }
     }
 
-    /// Returns the reply to a request that needs no file: an authority's challenge, a preflight (for which browsers
-    /// follow no redirect), a redirect by a rule, or a redirect to TLS once the host has a certificate.
+    /// Returns the reply to a request that needs no file: an authority's challenge, a preflight request (for which
+    /// browsers follow no redirect), a redirect by a rule, or a redirect to TLS once the host has a certificate.
     fn ruled(&self, site: SiteNumber, to: To, request: &Request) -> Option<Reply> {
         if let Some(answer) = self.served.challenge_answer(request.path) {
             return Some(challenge(answer));
@@ -233,7 +233,8 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
-    /// Completes a response of an upstream, or one to a body, with the fields of its site. Errors stay as they are.
+    /// Completes an upstream's response, or the response to a request body, with the fields of its site. Errors are not
+    /// changed.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
         // The program's fields decide, whatever the site makes of them.
@@ -278,7 +279,7 @@ impl Handler {
     }
 }
 
-/// Returns the reply with an object that clients use for measurements.
+/// Returns the reply with a test object for measurements.
 fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Reply {
     object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from)
 }
@@ -304,7 +305,7 @@ fn bare(status: Status) -> Response<Body> {
     Response::new(status, Body::default())
 }
 
-/// Returns a response with a listing that is shared with other responses.
+/// Returns a response with a listing, whose page other responses share.
 fn listing(page: Arc<Vec<u8>>, request: &Request) -> Response<Body> {
     let length = page.len() as u64;
     let response = Response::new(Status::OK, Piece::Page { page, at: 0 }.into());

@@ -1,4 +1,4 @@
-//! Files that an upstream names in its response (`X-Accel-Redirect`), sent in place of its body.
+//! Files that an upstream names in its response (`X-Accel-Redirect`). They are sent in place of its body.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::files::{CacheAnswer, Found, Missing, SiteNumber};
 use crate::stages::forbids;
 
 impl Handler {
-    /// Looks up a file that an upstream has named, in the folder with this number.
+    /// Looks up a file that an upstream has named in the folder with this number.
     pub fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
         if path.starts_with(b"/") {
             let merged = http::merge_slashes(path);
@@ -21,8 +21,8 @@ impl Handler {
         CacheAnswer::Ready(Err(Missing::NotFound))
     }
 
-    /// Replies with an upstream's response whose body, and the fields that describe it, are replaced by those of the
-    /// file that it named.
+    /// Replies with an upstream's response, replacing the body and the fields that describe it by those of the named
+    /// file.
     pub fn reply_named(
         &mut self,
         to: To,
@@ -51,7 +51,7 @@ impl Handler {
     }
 }
 
-/// Fields that describe a body, and those that this server makes: a named file has its own.
+/// Fields that describe a body, and fields that this server sets. They are taken from the named file.
 pub(super) const OF_THE_BODY: [&str; 9] = [
     "accept-ranges",
     "content-encoding",
@@ -64,7 +64,7 @@ pub(super) const OF_THE_BODY: [&str; 9] = [
     "vary",
 ];
 
-/// Merges a file's response with the other fields that an upstream has set.
+/// Merges a file's response with the other fields that the upstream has set.
 pub(super) fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
     let has_type = said.fields().any(|(name, value)| name.eq_ignore_ascii_case(b"content-type") && !value.is_empty());
     let is_file = |name: &[u8]| OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));

@@ -1,8 +1,8 @@
-//! The choice among the types of a picture, such as AVIF, WebP and JPEG.
+//! Chooses among the types of a picture, such as AVIF, WebP and JPEG.
 //!
-//! Each type has its own bytes, tag and ranges. A client that continues a picture, or asks for parts of it, identifies
-//! by the tag the type that it has; parts of another type would leave it with a broken file. So the tag decides first,
-//! and Accept decides only if there is no tag.
+//! Each type has its own bytes, tag and ranges. A client that continues a download, or asks for parts, identifies its
+//! type by the tag; parts of another type would leave it with a broken file. So the tag decides first, and Accept
+//! decides only if there is no tag.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn chosen_picture<'e>(request: &Request, entry: &'e Arc<Entry>) -> Op
     continued.or_else(|| wanted().find(is_held)).or_else(|| wanted().next())
 }
 
-/// Returns true if a request is for more of the bytes with this tag, or only for those bytes.
+/// Returns true if the request continues a download of the bytes with this tag, or is only for those bytes.
 fn is_continued(request: &Request, tag: &str) -> bool {
     let is_range = request.fields.range.is_some() && request.fields.if_range == Some(tag.as_bytes());
     is_range || required_tags(request).any(|required| required == tag.as_bytes())

@@ -1,7 +1,7 @@
 //! Scripts: files that a FastCGI responder runs.
 //!
-//! Only a regular file beneath the root whose name ends in `.php` runs, and exactly that file runs. PHP by itself takes
-//! `/upload.jpg/x.php` for `/upload.jpg` (cgi.fix_pathinfo) and would run code inside a picture. The source of a script
+//! Only a regular file below the root whose name ends in `.php` runs, and exactly that file runs. PHP by default treats
+//! `/upload.jpg/x.php` as `/upload.jpg` (cgi.fix_pathinfo) and would run code inside a picture. The source of a script
 //! is never sent.
 
 use http::{Request, Status};
@@ -12,11 +12,11 @@ use crate::files::{Entry, Found, SearchStep};
 use crate::upstream::{PassOn, Run};
 
 const SCRIPT: &str = ".php";
-/// Other extensions of files with code, which some responders are configured to run.
+/// Other extensions of code files, which some responders are configured to run.
 const SOURCES: [&str; 3] = [".phtml", ".phar", ".phps"];
 
 impl Handler {
-    /// Returns the answer to a request whose file is a script, which these upstreams run. `None` for other files.
+    /// Returns the answer to a request whose file is a script, for these upstreams to run; `None` for other files.
     pub(super) fn script(
         &self,
         to: To,
@@ -40,14 +40,14 @@ impl Handler {
         }
     }
 
-    /// Returns true if a request may be for a script, which needs its body.
+    /// Returns true if a request may be for a script, which may need the request body.
     pub fn may_run(&self, request: &Request) -> bool {
         let group = self.site(request).and_then(|site| self.served.group(site, request));
         group.is_some_and(|group| group.scripts.is_some())
     }
 }
 
-/// Returns the script in a file, if the file is one.
+/// Returns the script to run, if the file is one.
 fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
     // A name that is not UTF-8 would reach the responder as a different name.
     if !entry.path.ends_with(SCRIPT) || entry.path.contains('\u{fffd}') {
@@ -57,7 +57,7 @@ fn run(entry: &Entry, request: &Request, step: SearchStep) -> Option<Run> {
     Some(Run { name: [b"/", entry.path.as_bytes()].concat(), path_info })
 }
 
-/// Returns true for the name of a file with code that a responder runs, by default or by its configuration.
+/// Returns true for the name of a code file that a responder runs, by default or if configured to.
 fn is_source(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_numbered = || {
@@ -67,7 +67,7 @@ fn is_source(path: &str) -> bool {
     is_numbered() || SOURCES.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Returns the beginning of a path that may name a script with more path after it: `/a.php` of `/a.php/b`.
+/// Returns the beginning of a path that may be a script followed by more path: `/a.php` of `/a.php/b`.
 pub(super) fn script_part(path: &[u8]) -> Option<&[u8]> {
     let at =
         path.windows(SCRIPT.len() + 1).position(|part| part.starts_with(SCRIPT.as_bytes()) && part.ends_with(b"/"))?;

@@ -1,7 +1,7 @@
-//! The search for the file of a request: its path, and then the other names that its site tries.
+//! Searches for the file of a request: by its path, and then by the other names that its site tries.
 //!
-//! Each name is a separate lookup. So the file of a single-page app is one entry of the cache, whatever the number of
-//! paths that lead to it, and a folder that is known to lack a name costs no disk access.
+//! Each name is a separate lookup. So the file of a single-page app is one cache entry, however many paths lead to it,
+//! and a name that a folder is known to lack costs no disk access.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::upstream::PassOn;
 /// The fields of a request that decide whether it is a navigation.
 const NAVIGATION: &str = "Sec-Fetch-Mode, Sec-Fetch-Dest, Accept";
 const HTML: &[u8] = b".html";
-/// The file whose clean URL is its folder's URL.
+/// The file whose clean URL is that of its folder.
 const INDEX: &[u8] = b"index.html";
 
 /// The outcome of a search, with the last step of the search.
 pub type Searched = (Result<Found, Missing>, SearchStep);
 
 impl Handler {
-    /// Returns the answer with a file, or with a script that these upstreams run.
+    /// Returns the answer with a file, or with a script for these upstreams to run.
     pub(super) fn answer_with_file(
         &mut self,
         to: To,
@@ -55,7 +55,7 @@ impl Handler {
         self.search_on(to, site, request, (answer, SearchStep::Exact), (scripts.map(Box::new), true, now))
     }
 
-    /// Returns the answer to a request from the result of its lookup. The answer may be to wait for something else.
+    /// Returns the answer to a request, given the result of its lookup. The answer may be to wait for something else.
     pub fn answer_found(
         &mut self,
         to: To,
@@ -68,7 +68,7 @@ impl Handler {
         self.search_on(to, site, request, (CacheAnswer::Ready(found), step), (scripts, may_wait, now))
     }
 
-    /// Continues a search with the result of a step, or with a step that is still pending.
+    /// Continues a search with a step's result, or with a step that is still pending.
     fn search_on(
         &mut self,
         to: To,
@@ -90,8 +90,8 @@ impl Handler {
         }
     }
 
-    /// Returns the answer after the search for a file: its script, its reply, or the form that the request should wait
-    /// for, if it may wait.
+    /// Returns the answer after the search for a file: its script, its reply, or the form for which the request should
+    /// wait, if it may wait.
     fn answer_searched(
         &mut self,
         to: To,
@@ -119,7 +119,7 @@ impl Handler {
         }
     }
 
-    /// Returns the reply with a file, or the form of the file that the request should wait for, if it may wait.
+    /// Returns the reply with a file, or the form for which the request should wait, if it may wait.
     fn reply_searched(
         &mut self,
         to: To,
@@ -156,7 +156,7 @@ impl Handler {
         Ok(self.with_headers(to, &named, response.varying_by(NAVIGATION).into()))
     }
 
-    /// Returns the reply for a file that does not exist. At a site with a fallback the reply varies, because a
+    /// Returns the reply for a missing file. If the site has a fallback, the reply has a Vary field, because a
     /// navigation would get the fallback.
     pub(super) fn missing(&self, to: To, missing: Missing, request: &Request) -> Reply {
         let reply = super::error_replies::missing(missing, request.path);
@@ -167,7 +167,7 @@ impl Handler {
         }
     }
 
-    /// Looks up the path of one step. A query makes a difference for listings, but not for files.
+    /// Looks up the path of one step. The query matters for listings only.
     fn look(&mut self, site: SiteNumber, request: &Request, step: SearchStep, now: Nanos) -> CacheAnswer {
         let path = match step {
             SearchStep::Exact | SearchStep::Settled if !request.path.ends_with(b"/") => {
@@ -184,7 +184,7 @@ impl Handler {
         self.cache.lookup(site, &path, now)
     }
 
-    /// Returns the redirect to the clean URL of a file, if the request has another URL.
+    /// Returns the redirect to the clean URL of a file, if the request has a different URL.
     pub(super) fn to_clean(&self, site: SiteNumber, request: &Request, found: &Searched) -> Option<Reply> {
         let (Ok(Found::File(_)), step) = found else { return None };
         let path = clean(self.sites().tries(site), *step, request.path)?;
@@ -193,7 +193,7 @@ impl Handler {
     }
 }
 
-/// Returns the step after this one, if the result of this one is not the answer.
+/// Returns the next step, if the result of this step is not the answer.
 fn next(
     tries: &Tries,
     step: SearchStep,
@@ -222,7 +222,7 @@ fn next(
     }
 }
 
-/// Returns the clean path of a file that was found by this path in a step. `None` if the path is clean already.
+/// Returns the clean path of a file that was found under this path; `None` if the path is clean already.
 fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]> {
     let folder =
         |index: &[u8]| without_end(path, index).filter(|folder| tries.has_index_page && folder.ends_with(b"/"));
@@ -239,7 +239,7 @@ fn clean<'p>(tries: &Tries, step: SearchStep, path: &'p [u8]) -> Option<&'p [u8]
     }
 }
 
-/// Strips the end of a percent-encoded path, if the end decodes to these letters.
+/// Removes the end of a percent-encoded path if it decodes to these letters.
 fn without_end<'p>(path: &'p [u8], end: &[u8]) -> Option<&'p [u8]> {
     end.iter().rev().try_fold(path, |path, letter| {
         if let Some((rest, [b'%', digits @ ..])) = path.split_last_chunk::<3>() {
@@ -255,14 +255,14 @@ fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-/// Returns the listing that a request asks for, in case its path leads to a folder.
+/// Returns the listing for the case that the request's path leads to a folder.
 pub(super) fn view_of(request: &Request) -> ListingView {
     let is_json = sites::names_json(request) && !sites::is_for_browser(request);
     ListingView::of_query(request.query.unwrap_or_default(), is_json)
 }
 
-/// Returns true if a browser asks for a page to show, and not for a part of one. Browsers that send no Sec-Fetch-Mode
-/// name HTML in Accept only for pages.
+/// Returns true if a browser requests a page to show and not a part of one. Browsers that send no Sec-Fetch-Mode
+/// include HTML in Accept only for pages.
 fn is_navigation(request: &Request) -> bool {
     let value = |name: &str| request.values(name).next();
     let is_part = || value("sec-fetch-dest").is_some_and(|dest| [&b"embed"[..], b"object"].contains(&dest));

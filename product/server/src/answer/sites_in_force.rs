@@ -1,4 +1,4 @@
-//! The sites in force, as seen by the answers of one event loop, with certificates and classes. A reload replaces them.
+//! The current sites, as seen by the answers of one event loop, with certificates and classes. A reload replaces them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::net::Socket;
 use crate::sites::{Served, Sites};
 
 impl Handler {
-    /// Adopts the sites in force. Returns them if they are new.
+    /// Switches to the current sites. Returns them if they are new.
     pub fn renew(&mut self) -> Option<Arc<Served>> {
         let served = self.current.newer(&mut self.sites_turn)?;
         self.serve(Arc::clone(&served));
@@ -35,12 +35,12 @@ impl Handler {
         self.sites().of(request.fields.host)
     }
 
-    /// Returns the index of a site among all sites in force.
+    /// Returns the index of a site among all current sites.
     pub fn place(&self, site: SiteNumber) -> usize {
         self.sites().place(site)
     }
 
-    /// Returns the names of the sites in force, in the order of their indexes.
+    /// Returns the names of the current sites, in the order of their indexes.
     pub fn site_names(&self) -> impl Iterator<Item = &str> {
         self.sites().names()
     }

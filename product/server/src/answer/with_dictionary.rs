@@ -2,10 +2,10 @@
 //!
 //! A client uses one dictionary for a request: the one with the longest pattern, and the last among equally long
 //! patterns. So the first page is offered for all pages of the site, the first page of another folder for that folder,
-//! and each later page for its own next version. A visitor then has a dictionary for a page that is new to it, and
-//! nearly all the bytes of a page that it has seen. A short page shares little text with other pages, so a much longer
-//! page takes its place; the next version of the short page then has no dictionary. A script or style is offered for
-//! its next version, whose name contains another hash.
+//! and each later page for its own next version. A visitor then has a dictionary for pages that it has not seen, and
+//! nearly all bytes of the next version of a page that it has. A short page shares little text with other pages, so a
+//! much longer page replaces it; the next version of the short page then has no dictionary. A script or style is
+//! offered for its next version, whose name contains another hash.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ const LONGER_BYTES_MAX: u64 = 256 << 10;
 pub(super) struct WithDictionary {
     pub id: FormId,
     pub dictionary_bytes: u64,
-    /// The dictionary is an earlier version of the file, so very few bytes remain to be sent.
+    /// True if the dictionary is an earlier version of the file, so that very few bytes must be sent.
     pub is_next: bool,
 }
 
 impl Handler {
-    /// Returns the form of a file with the dictionary that the client has, if the client wants it and may have it.
+    /// Returns the form of a file coded with the client's dictionary, if the client accepts it and may have it.
     pub(super) fn with_dictionary(
         &self,
         to: To,
@@ -57,7 +57,7 @@ impl Handler {
         Some((dictionary, had))
     }
 
-    /// Adds to a response with a file the field that says that dictionaries affect its bytes, and offers the file as a
+    /// Adds to a file's response the field that states that dictionaries affect its bytes, and offers the file as a
     /// dictionary.
     pub(super) fn with_offer(
         &self,
@@ -78,7 +78,7 @@ impl Handler {
         }
     }
 
-    /// Returns the use of dictionaries for the response of a program, if it may have any.
+    /// Returns how dictionaries apply to a program's response, if it may use any.
     pub(super) fn shared(&self, to: To, request: &Request, response: &Response<Body>) -> Option<Shared> {
         let (site, coder) = (to.dictionaries?, &self.forms.as_ref()?.coder);
         let is_open = self.sites().access(to.site?, request).is_none();
@@ -114,7 +114,7 @@ impl Handler {
         Some(Shared { had: digest.zip(held.map(|held| held.bytes)), offer })
     }
 
-    /// Returns the offer of a file as a dictionary, if it is kept as one.
+    /// Returns the field that offers a file as a dictionary, if the file is stored as one.
     fn offer(&self, to: To, request: &Request, entry: &Arc<Entry>) -> Option<String> {
         let (coder, path) = (&self.forms.as_ref()?.coder, request.path);
         let destination = destination_of(&entry.mime).filter(|_| is_as_asked(request))?;
@@ -130,7 +130,7 @@ impl Handler {
     }
 }
 
-/// Returns the pattern for a page of this length, for a client that has this dictionary.
+/// Returns the pattern of requests for which a page of this length is offered to a client that has this dictionary.
 fn pattern_of_next(request: &Request, had: Option<&Had>, length: Length) -> Option<String> {
     let path = request.path;
     match had {
@@ -148,7 +148,7 @@ fn announced_length(response: &Response<Body>) -> Length {
     length.map_or(Length::Unknown, Length::Known)
 }
 
-/// Returns false for a rewritten request, whose path no pattern for clients could match.
+/// Returns false for a rewritten request, because no pattern for clients could match its path.
 fn is_as_asked(request: &Request) -> bool {
     request.target.split(|byte| *byte == b'?').next() == Some(request.path)
 }
@@ -158,8 +158,8 @@ fn has_some(request: &Request) -> bool {
     request.values("available-dictionary").next().is_some()
 }
 
-/// Returns true if a client with this dictionary needs no other dictionary for the folder of a page. A dictionary whose
-/// path is unknown was offered before the server started, and is kept.
+/// Returns true if a client with this dictionary needs no other one for the folder of a page. A dictionary of unknown
+/// path was offered before the server started, and is kept.
 fn is_enough(had: &Had, path: &[u8], length: Length) -> bool {
     let is_of_folder = had.path.as_ref().is_none_or(|had| folder_of(had) == folder_of(path));
     let is_longer = match length {
@@ -169,7 +169,7 @@ fn is_enough(had: &Had, path: &[u8], length: Length) -> bool {
     is_of_folder && !is_longer
 }
 
-/// Returns the kind of request that a file of this type answers. `None` for files that are not offered.
+/// Returns the request destination for files of this type; `None` for files that are not offered.
 fn destination_of(mime: &str) -> Option<&'static str> {
     match mime.split(';').next()?.trim_ascii() {
         "text/html" => Some("document"),
@@ -179,7 +179,8 @@ fn destination_of(mime: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the pattern for one page. It has to be longer than the pattern of its folder, which has the same beginning.
+/// Returns the pattern for a single page. It must be longer than the pattern of the page's folder, which has the same
+/// beginning.
 fn pattern_of_page(path: &[u8]) -> Option<String> {
     let path = pattern(path, None)?;
     let (before, last) = path.split_at(path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
@@ -189,7 +190,7 @@ fn pattern_of_page(path: &[u8]) -> Option<String> {
     }
 }
 
-/// Returns the folder of a page, with the slash at its end.
+/// Returns the folder of a page, with its trailing slash.
 fn folder_of(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1)]
 }

@@ -9,7 +9,7 @@ use crate::files::Entry;
 pub enum Failure {
     /// The socket accepts no more for now.
     Blocked,
-    /// The next byte is not in memory: [`Outgoing::absent`].
+    /// The next byte is not in memory and must be read from disk: [`Outgoing::absent`].
     Absent,
     /// The next byte has not arrived from its producer.
     Pending,
@@ -25,11 +25,11 @@ pub enum Failure {
     Shut,
     /// The connection is closed.
     Disconnected,
-    /// The client left while the response was being made.
+    /// The client disconnected while the response was being made.
     Aborted,
     /// The reader took too few bytes for too long.
     Stalled,
-    /// The body was longer than its announced size, which is a bug. The bytes that its client received cannot be
+    /// The body was longer than its announced size, which is a bug. The bytes that the client has received cannot be
     /// trusted.
     Overrun(Overrun),
 }
@@ -47,8 +47,8 @@ impl Failure {
         if error.kind() == ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
     }
 
-    /// Classifies an error of `sendfile`. The call also reports disk errors: every error that a connection cannot cause
-    /// counts as one.
+    /// Classifies an error of `sendfile`. The call also reports disk errors: any error that a connection cannot cause
+    /// counts as a disk error.
     pub fn of_send_file(entry: &Entry, error: io::Error) -> Failure {
         match error.kind() {
             ErrorKind::WouldBlock => Failure::Blocked,

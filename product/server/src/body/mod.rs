@@ -1,5 +1,5 @@
-//! The body of a response, whatever the source of its bytes (memory, a file, a read by another thread, a producer), and
-//! the stages that it passes through.
+//! The body of a response, wherever its bytes come from (memory, a file, a read by another thread, a producer), and the
+//! stages that it passes through.
 
 mod failure;
 mod pipe;
@@ -24,36 +24,36 @@ pub use stage::{Stage, Staged, Tally};
 /// The zeros that a body of zeros sends in one piece.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The remaining pieces of a body, in order. A body of one piece, as nearly all are, allocates nothing.
+/// The remaining pieces of a body, in order. A body with a single piece, as nearly all have, allocates nothing.
 #[derive(Debug, Default)]
 pub struct Body {
     front: Option<Piece>,
-    /// The pieces after the first, only for a body of several. Boxed to take 8 bytes instead of 32, because a client
-    /// that reads nothing may have a hundred bodies.
+    /// The pieces after the first, if there are any. Boxed to take 8 bytes instead of 32, because a client that reads
+    /// nothing may have a hundred bodies.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Piece>>>,
-    /// Trailers for frames, once they have arrived.
+    /// Trailers to be sent in frames, once they have arrived.
     pub trailers: Option<Box<Trailers>>,
 }
 
 #[derive(Debug)]
 pub enum Piece {
-    /// A few bytes, made for this response.
+    /// A few bytes that were made for this response.
     Bytes(Vec<u8>),
     /// Bytes of a file that another thread has read. Boxed because it is the largest variant, and waiting responses
     /// must be small.
     Read(Box<Buffer>),
-    /// A part of a file. The file is held in memory, shared by all responses, or is open and read as it is sent.
+    /// A part of a file. The file is either held in memory and shared by all responses, or open and read as it is sent.
     File { entry: Arc<Entry>, range: Range<u64> },
-    /// A page made in memory, shared like a file's body.
+    /// A page made in memory, and shared like a file.
     Page { page: Arc<Vec<u8>>, at: usize },
     /// Bytes of the pipe that are being written to a file.
     Written { bytes: Arc<Counted>, at: usize },
-    /// A number of zeros, made as they are sent.
+    /// A number of zeros, produced as they are sent.
     Zeros(u64),
-    /// The bytes that a producer pushes; always the last piece.
+    /// Bytes that a producer pushes; always the last piece.
     Pipe(Box<Pipe>),
-    /// A whole body and the stage that it passes through; always the only piece.
+    /// A whole body with the stage that it passes through; always the only piece.
     Staged(Box<Staged>),
 }
 
@@ -83,7 +83,7 @@ impl Piece {
         self.pipe().is_some_and(Pipe::is_awaited)
     }
 
-    /// The pipe from which the connection takes its bytes: the producer's, or the last stage's.
+    /// The pipe from which the connection takes bytes: the producer's or the last stage's.
     fn pipe(&self) -> Option<&Pipe> {
         match self {
             Piece::Pipe(pipe) => Some(pipe),
@@ -92,8 +92,8 @@ impl Piece {
         }
     }
 
-    /// Returns the bytes in memory: the bytes of a pipe that have arrived, the bytes that the stage of a staged body
-    /// has produced, or the next zeros. `None` for an open file.
+    /// Returns the next bytes in memory: those that have arrived in a pipe, those that a stage has produced, or zeros.
+    /// `None` for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
@@ -123,12 +123,12 @@ impl Piece {
     }
 }
 
-/// The bytes of a body that can be read without waiting.
+/// Bytes of a body that can be read without waiting.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Available<'a> {
     /// The next bytes.
     Memory(&'a [u8]),
-    /// The number of next bytes in a file, for `sendfile`.
+    /// This many of the next bytes are in a file, for `sendfile`.
     File(u64),
 }
 
@@ -170,7 +170,7 @@ impl Body {
         }
     }
 
-    /// Makes the whole body pass through this stage, which gives `length` bytes for it.
+    /// Passes the whole body through this stage, whose output has the length `length`.
     pub fn through(mut self, stage: Box<dyn Stage>, length: Length) -> Body {
         // A body of known length ends with its last byte, and the connection takes the trailers then.
         let trailers = if length == Length::Unknown { None } else { self.trailers.take() };
@@ -190,8 +190,8 @@ impl Body {
         }
     }
 
-    /// Returns the start of the chain, before all stages, where files and producers are. Without stages this is the
-    /// body itself.
+    /// Returns the body before all stages, which contains the files and producers. Without stages, that is the body
+    /// itself.
     pub fn start(&mut self) -> &mut Body {
         // The borrow checker rejects a `match` on the front that returns `self` in its other arm.
         if !self.is_staged() {
@@ -213,7 +213,7 @@ impl Body {
         pipe.into_iter().for_each(|pipe| self.push(pipe));
     }
 
-    /// Replaces pieces with what `with` returns. Adjacent parts of a file are joined.
+    /// Replaces each piece with the result of `with`. Adjacent parts of a file are joined.
     pub fn replace(&mut self, with: impl Fn(Piece) -> Piece) {
         let rest = self.rest.take().into_iter().flat_map(|rest| *rest);
         for piece in self.front.take().into_iter().chain(rest).map(with) {
@@ -238,8 +238,7 @@ impl Body {
         self.front.is_none()
     }
 
-    /// Returns true if every remaining byte is in memory: nothing has to be read from a file and nothing is still to
-    /// arrive.
+    /// Returns true if every remaining byte is in memory: nothing must be read from a file or is still to arrive.
     pub fn is_in_memory(&self) -> bool {
         self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
     }
@@ -260,19 +259,19 @@ impl Body {
         }
     }
 
-    /// Takes the trailers of a finished producer's pipe, and removes the pipe if nothing is queued.
+    /// Takes the trailers from a finished producer's pipe, and removes the pipe if it is empty.
     pub fn on_finished(&mut self) {
         let start = self.start();
         start.trailers = start.pipe_mut().and_then(Pipe::take_trailers);
         start.advance(0);
     }
 
-    /// Returns true if nothing is left and nothing is to come, including trailers.
+    /// Returns true if nothing is left and nothing, including trailers, is still to come.
     pub fn is_nothing(&self) -> bool {
         self.is_empty() && self.trailers.is_none()
     }
 
-    /// Frames the body for HTTP/1.1. A file, and any body that ends by its length, stays unchanged.
+    /// Frames the body for HTTP/1.1. A file, and any body that ends by its length, is not changed.
     pub fn delimited(mut self, delimiter: Delimiter) -> Body {
         if let Some(pipe) = self.pipe_mut() {
             pipe.delimit(delimiter);
@@ -280,7 +279,7 @@ impl Body {
         self
     }
 
-    /// Returns true if the length of the body is known only at its end.
+    /// Returns true if the length of the body becomes known only at its end.
     pub fn is_open_ended(&self) -> bool {
         self.pipe().is_some_and(Pipe::is_open_ended)
     }
@@ -289,8 +288,8 @@ impl Body {
         self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 
-    /// Makes the next bytes of a staged body; does nothing for other bodies. Returns the failure of its source, but
-    /// only if no bytes made earlier are left. Afterwards the body may be empty.
+    /// Produces the next bytes of a staged body; does nothing for other bodies. Returns a failure of the source, but
+    /// only once all bytes produced earlier have been taken. Afterwards the body may be empty.
     pub fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let Some(Piece::Staged(staged)) = &mut self.front else { return Ok(()) };
         let filled = staged.fill(storage);
@@ -302,7 +301,7 @@ impl Body {
     }
 
     /// Returns at most `bytes_max` of the next bytes, or none if a file has ended too early. Fails if another thread
-    /// must read them ([`Body::absent`]) or if they have not arrived.
+    /// must read the bytes ([`Body::absent`]) or if they have not arrived.
     pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
         let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
         let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
@@ -380,7 +379,7 @@ impl Body {
         }
     }
 
-    /// Returns the memory in bytes that was allocated for this body only. Pipes and file buffers are excluded, because
+    /// Returns the memory in bytes that was allocated only for this body. Pipes and file buffers are excluded, because
     /// they count their own memory.
     pub fn made_bytes(&self) -> usize {
         let of = |piece: &Piece| match piece {
@@ -420,7 +419,7 @@ impl Body {
         }
     }
 
-    /// Takes the result of a read of the next part.
+    /// Takes the result of a read of the next part of a file.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.left().is_empty() {
             return Err(self.truncated());
@@ -450,7 +449,7 @@ impl Body {
     }
 }
 
-/// Looks for the first bytes of part of a file in memory.
+/// Finds the first bytes of a part of a file in memory.
 pub fn look<'a>(
     storage: &'a mut dyn Storage,
     entry: &Arc<Entry>,

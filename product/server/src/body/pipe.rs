@@ -1,5 +1,5 @@
-//! A body whose bytes arrive later: the bytes that its producer has pushed and its connection has not taken yet. Both
-//! run on the same event loop. The body owns the queue, so the queue is freed with its response.
+//! A body whose bytes arrive later: a queue of the bytes that its producer has pushed and its connection has not taken.
+//! Both run on the same event loop. The body owns the queue, so the queue is freed with its response.
 
 use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 use http::{Length, Trailers};
@@ -7,9 +7,9 @@ use units::memory::{Account, Counted};
 
 use super::Failure;
 
-/// The maximum number of bytes queued in a pipe. The producer keeps the rest.
+/// The maximum number of bytes queued in a pipe. The producer keeps any further bytes.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
-/// The free room, in bytes, at which a stopped producer may resume.
+/// The free room, in bytes, from which a stopped producer may resume.
 const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
 
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub struct Pipe {
     to_come: Option<u64>,
     delimiter: Delimiter,
     trailing: Trailing,
-    /// Trailers, until they are written or given to the body.
+    /// The trailers, until they are written or passed to the body.
     trailers: Option<Box<Trailers>>,
     is_finished: bool,
-    /// The producer failed, so nothing follows the queued bytes.
+    /// True if the producer has failed, so that nothing follows the queued bytes.
     is_cut: bool,
     was_full: bool,
     write: FileWrite,
 }
 
-/// The way in which a client accepts trailers (RFC 9110 section 6.5).
+/// The trailers that a client accepts (RFC 9110 section 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trailing {
     /// The client accepts no trailers.
@@ -42,12 +42,12 @@ pub enum Trailing {
     InFrames,
 }
 
-/// Records whether queued bytes may go to a file.
+/// The state of writing queued bytes to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileWrite {
     None,
     UnderWay,
-    /// A write has failed; no other begins.
+    /// A write has failed; no further write is made.
     Failed,
 }
 
@@ -71,8 +71,8 @@ impl Pipe {
         }
     }
 
-    /// Takes as many bytes as there is room for, and returns their number. `None` if they are more than the producer
-    /// announced.
+    /// Takes as many bytes as there is room for, and returns their number. `None` if the producer has pushed more than
+    /// it announced.
     pub fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.room());
         let is_over = self.is_finished || self.to_come.is_some_and(|left| left < bytes.len() as u64);
@@ -91,8 +91,8 @@ impl Pipe {
         Some(taken)
     }
 
-    /// Takes all of these bytes, even without room, because the stage that made them cannot keep them. Returns false if
-    /// they are more than were announced.
+    /// Takes all of these bytes, even if there is no room, because the stage that produced them cannot keep them.
+    /// Returns false if there are more than were announced.
     pub fn give(&mut self, bytes: &[u8]) -> bool {
         let is_over = self.to_come.is_some_and(|left| left < bytes.len() as u64);
         if !bytes.is_empty() && !is_over {
@@ -102,8 +102,8 @@ impl Pipe {
         !is_over
     }
 
-    /// Passes trailers to the body from now on, as for frames, so that the stages after this pipe get them. Returns the
-    /// way in which the client accepts trailers.
+    /// From now on passes trailers to the body, as for frames, so that stages after this pipe get them. Returns the
+    /// trailers that the client accepts.
     pub fn pass_trailers(&mut self) -> Trailing {
         std::mem::replace(&mut self.trailing, Trailing::InFrames)
     }
@@ -113,7 +113,7 @@ impl Pipe {
         self.bytes.move_to(account);
     }
 
-    /// Sets how the client accepts trailers. Trailers that it does not accept are dropped.
+    /// Sets the trailers that the client accepts. Trailers that it does not accept are dropped.
     pub fn trailing(mut self, trailing: Trailing) -> Pipe {
         self.trailing = trailing;
         self.trailers = self.trailers.filter(|_| trailing != Trailing::Never);
@@ -124,7 +124,7 @@ impl Pipe {
         self.trailers.is_some()
     }
 
-    /// Returns, once, the trailers that are sent in frames.
+    /// Returns the trailers to be sent in frames, once.
     pub fn take_trailers(&mut self) -> Option<Box<Trailers>> {
         if self.trailing == Trailing::InFrames { self.trailers.take() } else { None }
     }
@@ -139,8 +139,8 @@ impl Pipe {
         self.to_come.is_none_or(|left| left == 0)
     }
 
-    /// Cuts the body off because its producer failed, so that the client does not take it for complete. The queued
-    /// bytes are still sent.
+    /// Cuts off the body because its producer failed, so that the client does not consider it complete. Queued bytes
+    /// are still sent.
     pub fn cut(&mut self) {
         self.is_cut = true;
     }
@@ -165,7 +165,7 @@ impl Pipe {
         PIPE_BYTES_MAX.saturating_sub(self.queued().len() + beside)
     }
 
-    /// Frames bytes from now on as the HTTP/1.1 codec requires, including those that are queued.
+    /// From now on frames bytes as the HTTP/1.1 codec requires, including bytes that are already queued.
     pub fn delimit(&mut self, delimiter: Delimiter) {
         self.delimiter = delimiter;
         if delimiter == Delimiter::LastChunk {
@@ -188,7 +188,7 @@ impl Pipe {
         }
     }
 
-    /// Returns true if only the end of the connection signals the end of the body.
+    /// Returns true if only the end of the connection marks the end of the body.
     pub fn ends_by_close(&self) -> bool {
         self.delimiter == Delimiter::Close
     }
@@ -270,7 +270,7 @@ impl Pipe {
         bytes
     }
 
-    /// Puts the taken bytes back, because the write could not begin.
+    /// Puts the taken bytes back, because the write could not be started.
     pub fn put_back(&mut self, bytes: &[u8]) {
         (self.write, self.was_full) = (FileWrite::None, true);
         self.bytes.edit().extend_from_slice(bytes);

@@ -14,24 +14,24 @@ use super::{Body, Failure, Pipe};
 use crate::simulation::planted::{Fault, strikes};
 use crate::storage::Storage;
 
-/// The maximum number of bytes passed to a stage in one call. Once it has produced as many, it gets no more input,
+/// The maximum number of bytes passed to a stage in one call. A stage that has produced as many gets no more input,
 /// because its output waits in memory for the client.
 const PART_BYTES_MAX: usize = 16 << 10;
-/// The same maximum while the connection has no memory left; its responses must still proceed.
+/// The same maximum if the connection has no memory left, because its responses must still proceed.
 const PART_BYTES_MIN: usize = 2 << 10;
-/// The maximum number of bytes passed to a stage in one run if it produces any output. Coding this many takes about a
+/// The maximum number of input bytes in one run, if the stage produces any output. Coding this many bytes takes about a
 /// millisecond.
 const WORK_BYTES_MAX: u64 = 64 << 10;
-/// The number of input bytes without output after which a stage is flushed, so that the event loop never works long on
-/// a response without sending any of it.
+/// The number of input bytes without output after which a stage is flushed, so that the event loop does not work for
+/// long on a response without sending any of it.
 const SILENT_BYTES_MAX: u64 = 256 << 10;
 
 /// A transformation of a body, which may change the number of bytes.
 ///
 /// Each method appends its output to `out`, which waits in memory for the client. One call may append a small multiple
-/// of the bytes taken and kept back. The result must not depend on how the input is cut. A stage runs on the event
-/// loop, so a stage that produces nothing, even when flushed, holds up all other responses. The stages of a response to
-/// HEAD are created but never run, so large state should be allocated in the first call.
+/// of the bytes passed to it and kept from earlier calls. The result must not depend on how the input is divided. A
+/// stage runs on the event loop, so a stage that produces nothing, even when flushed, delays all other responses. The
+/// stages of a response to HEAD are created but never run, so large state should be allocated in the first call.
 pub trait Stage: Debug + Send {
     /// Takes the next bytes, at least one.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>);
@@ -43,11 +43,11 @@ pub trait Stage: Debug + Send {
     /// Appends the rest. No other call follows.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// Returns the number of output bytes for an input of this length. If the returned length is known, the stage must
-    /// produce exactly that many.
+    /// Returns the length of the output for an input of this length. If the returned length is known, the stage must
+    /// produce exactly that many bytes.
     fn length(&self, of: Length) -> Length;
 
-    /// Returns the maximum memory in bytes of the stage's state, without its own size.
+    /// Returns the maximum memory of the stage's state in bytes, not counting the size of the stage itself.
     fn memory_bytes(&self) -> usize {
         0
     }
@@ -62,7 +62,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns the numbers of bytes taken and given. `None` before the end.
+    /// Returns the total input and output bytes; `None` until the end.
     pub fn whole(&self) -> Option<(u64, u64)> {
         self.has_ended.load(Relaxed).then(|| (self.taken_bytes.load(Relaxed), self.given_bytes.load(Relaxed)))
     }
@@ -80,16 +80,16 @@ pub struct Staged {
     stage: Box<dyn Stage>,
     /// The output of the stage, framed for the client.
     pub(super) out: Pipe,
-    /// The stage has taken bytes since it was last flushed.
+    /// True if the stage has taken bytes since it was last flushed.
     is_unflushed: bool,
     has_ended: bool,
     tally: Arc<Tally>,
-    /// Counts the stage and this struct.
+    /// The charge for the stage and for this struct.
     charge: Charge,
 }
 
 impl Staged {
-    /// Puts `stage` after `source`; the output will have `length` bytes. No memory is counted before
+    /// Puts `stage` after `source`; its output will have the length `length`. No memory is counted before
     /// [`Staged::count_in`].
     pub(super) fn new(mut source: Body, stage: Box<dyn Stage>, length: Length) -> Staged {
         let mut out = Pipe::new(length, &Account::default());
@@ -101,8 +101,8 @@ impl Staged {
         Staged { source, stage, out, is_unflushed: false, has_ended: false, tally, charge }
     }
 
-    /// Runs the stage until it has produced something or its source has ended. Does nothing while earlier output is
-    /// left. Fails if the source fails or must wait. A failure after some bytes is returned by the next call.
+    /// Runs the stage until it has produced output or its source has ended. Does nothing while earlier output is left.
+    /// Fails if the source fails or must wait; a failure after some bytes is returned by the next call.
     pub(super) fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let mut given = Vec::new();
         while self.out.queued().is_empty() && !self.has_ended {
@@ -122,9 +122,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Passes bytes of the source to the stage until it has produced enough or taken enough, or until the source ends
-    /// or fails. The end is passed in the same run as the bytes before it, so that the size of a short response is
-    /// known early.
+    /// Passes bytes of the source to the stage until the stage has produced or taken enough, or the source ends or
+    /// fails. The end is passed in the same run as the last bytes, so that the size of a short response is known early.
     fn run(&mut self, storage: &mut dyn Storage, given: &mut Vec<u8>) -> Result<(), Failure> {
         let part_bytes = if self.charge.account().room() == 0 { PART_BYTES_MIN } else { PART_BYTES_MAX };
         let (mut bytes, mut left) = (Vec::new(), SILENT_BYTES_MAX);

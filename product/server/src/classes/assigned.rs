@@ -1,4 +1,4 @@
-//! The classes of a file. Each keeps its number as long as the process runs, even if the file is read again.
+//! The classes of a configuration file. Each keeps its number as long as the process runs, even across reloads.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,14 +12,14 @@ use thiserror::Error;
 /// The classes as the operator configured them.
 #[derive(Debug, Clone)]
 pub struct ClassesConfig {
-    /// In the order of the file; the class of what nothing assigns is last.
+    /// The classes in the order of the file, followed by the class of unassigned requests.
     pub table: ClassTable,
     pub assignment: Assignment,
-    /// In the same order.
+    /// The objectives, in the same order.
     pub objectives: Vec<Option<Objective>>,
 }
 
-/// The reason why other classes cannot replace those in force.
+/// The reason why new classes cannot replace the present ones.
 #[derive(Debug, Error)]
 pub enum ClassesChange {
     #[error("the first [[class]] has come, or the last has gone: run `weir upgrade` for that")]
@@ -38,9 +38,10 @@ pub enum ClassesChange {
 #[derive(Debug)]
 pub struct Assigned {
     assignment: Assignment,
-    /// The numbers of the file's classes, in the order of the file.
+    /// The number of each class, in the order of the file.
     numbers: Vec<u16>,
-    /// The specs by number, including those of classes that are no longer in the file: responses in flight end in them.
+    /// The specs by number, including classes that are no longer in the file, because responses in progress still
+    /// belong to them.
     specs: Vec<ClassSpec>,
     /// In the order of the file.
     objectives: Vec<Option<Objective>>,
@@ -59,8 +60,8 @@ impl Assigned {
         Assigned { assignment, numbers, specs, objectives, sharing: config.table.slot_sharing }
     }
 
-    /// Returns the classes that replace these under a new configuration. A class of the same name and order keeps its
-    /// number and its responses; one whose order has changed is a new class.
+    /// Returns the classes that replace these for a new configuration. A class with the same name and order keeps its
+    /// number and its responses; a class whose order has changed becomes a new class.
     pub fn succeeded_by(&self, config: &ClassesConfig) -> Result<Assigned, ClassesChange> {
         if config.table.slot_sharing != self.sharing {
             return Err(ClassesChange::Sharing);
@@ -90,7 +91,7 @@ impl Assigned {
         Ok(Assigned::of_config(config, numbers, specs))
     }
 
-    /// The classes of the file, each by its number and with its objective.
+    /// The classes of the file, with number and objective.
     pub fn in_force(&self) -> impl Iterator<Item = (u16, Option<&Objective>)> {
         self.numbers.iter().copied().zip(self.objectives.iter().map(Option::as_ref))
     }
@@ -110,7 +111,7 @@ impl Assigned {
         &self.specs
     }
 
-    /// The class of a request for the site with this index in the file.
+    /// Returns the class of a request for the site with this index in the file.
     pub fn of(&self, site: Option<usize>, request: &Request, client: IpAddr) -> u16 {
         let Some(site) = site else { return self.default() };
         match Readings::of(request.path) {
@@ -120,7 +121,7 @@ impl Assigned {
         }
     }
 
-    /// Returns a function that classifies the request by a decoded path, if a rule looks at paths.
+    /// Returns a function that classifies the request by a decoded path, if any rule depends on paths.
     pub fn by_path(&self, site: usize, request: &Request, client: IpAddr) -> Option<impl Fn(&[u8]) -> u16> {
         let looks = self.assignment.looks_at_paths();
         looks.then_some(move |path: &[u8]| self.of_path(site, request, client, path))
@@ -131,13 +132,13 @@ impl Assigned {
         self.numbers[self.assignment.of(&asked).0]
     }
 
-    /// The class of what is not a request of a site.
+    /// Returns the class of everything that is not a request of a site.
     pub fn default(&self) -> u16 {
         self.numbers[self.assignment.default()]
     }
 }
 
-/// The spec of a class that is no longer in the file: it keeps neither guarantee nor limit.
+/// Returns the spec of a class that is no longer in the file. It keeps no guarantee or limit.
 fn retired(spec: &ClassSpec) -> ClassSpec {
     ClassSpec { weight: 1, guaranteed: None, greatest: None, concurrent_max: None, ..spec.clone() }
 }

@@ -1,7 +1,7 @@
 use units::{Nanos, Rate};
 
-/// The bytes sent to a client that have not drained yet, at the rate of the limit: the generic cell rate algorithm as a
-/// leaky bucket (ITU-T I.371). Sent bytes cannot be taken back, so the bucket may be overfull.
+/// A leaky bucket that drains at the limit's rate (generic cell rate algorithm, ITU-T I.371). It contains the bytes
+/// sent to a client that have not drained yet. Sent bytes cannot be taken back, so the bucket may be overfull.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bucket {
     bytes: u64,
@@ -11,14 +11,14 @@ pub struct Bucket {
 
 /// The minimum burst, in bytes, so that small pages never wait.
 pub const BURST_BYTES_MIN: u64 = 64 << 10;
-/// The burst, as time at the rate.
+/// The burst, as time at the limit's rate.
 const BURST_FOR: Nanos = Nanos::from_millis(100);
 
-/// The maximum level, in bytes. A higher debt is not counted.
+/// The maximum level, in bytes. Any excess is not counted.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl Bucket {
-    /// Adds bytes, possibly none. Returns the time from which more may be sent, or `None` for now.
+    /// Adds bytes, possibly none. Returns the time from which more may be sent, or `None` if more may be sent now.
     pub fn fill(&mut self, bytes: u64, now: Nanos, rate: Rate) -> Option<Nanos> {
         // Less than a millisecond of draining is left to the next call, so that rounding loses nothing.
         if now - self.at >= Nanos::from_millis(1) {

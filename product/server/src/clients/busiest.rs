@@ -5,7 +5,7 @@ use units::Nanos;
 
 /// The maximum number of clients in the list.
 const SHOWN_MAX: usize = 10;
-/// The number of entries examined before the lock is released for other threads: about 20 µs.
+/// The number of entries examined per lock; about 20 µs.
 const LOOK_ENTRIES: usize = 4096;
 
 /// A client and its current usage.
@@ -28,8 +28,8 @@ impl Clients {
         self.busiest_with(now, |_| 0)
     }
 
-    /// Like [`Clients::busiest`], but orders clients without sent bytes by their responses in flight. `responses`
-    /// returns the number of responses by the index of a client's account.
+    /// Works like [`Clients::busiest`], but orders clients without recently sent bytes by their responses in progress.
+    /// `responses` returns their number for the index of a client's account.
     pub fn busiest_with(&self, now: Nanos, responses: impl Fn(u32) -> u64) -> Vec<Busy> {
         let mut busiest = Vec::new();
         let mut from = 0;
@@ -41,7 +41,7 @@ impl Clients {
         busiest
     }
 
-    /// Adds the clients from this index on. Returns false after the last one.
+    /// Adds the clients from index `from` on. Returns false after the last one.
     fn look(&self, from: usize, now: Nanos, responses: &impl Fn(u32) -> u64, found: &mut Vec<Busy>) -> bool {
         let mut state = self.state();
         let until = state.table.entries().len().min(from + LOOK_ENTRIES);

@@ -1,4 +1,4 @@
-//! The limits of one client, as all workers read them. An operator may change them at any time.
+//! The limits per client, which all workers read and an operator may change at any time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -6,10 +6,10 @@ use units::Rate;
 
 use super::{ClientLimits, ClientPrefix};
 
-/// The limits, of which each value is read separately: if two are changed together, one may take effect a moment
+/// The current limits. Each value is read separately, so if two are changed together, one may take effect slightly
 /// earlier.
 pub(super) struct InForce {
-    /// The prefix, which never changes because it identifies clients.
+    /// The prefix length. It never changes, because prefixes identify clients.
     prefix: ClientPrefix,
     connections_max: AtomicU32,
     requests_per_s_max: AtomicU32,

@@ -1,10 +1,10 @@
 //! Clients: the limits of each client, and its usage. One table serves all workers, because a client's connections are
 //! distributed over them.
 //!
-//! A client is an address prefix ([`ClientPrefix`]); with limits by address, a home with 2^64 addresses would have no
-//! limit. A client keeps its small index while it has connections, so a worker can use the index for its own records.
-//! The lock is held for a few dozen nanoseconds. A worker takes it for each connection, once a second to report the
-//! bytes sent on it, and for each request if requests are limited.
+//! A client is an address prefix ([`ClientPrefix`]): limits per address would not limit a home with 2^64 addresses. A
+//! client keeps its small index while it has connections, so workers can use the index for their own records. The lock
+//! is held for a few dozen nanoseconds. A worker takes it for each connection, once a second to report the bytes sent
+//! on it, and for each request if requests are limited.
 
 mod bucket;
 mod busiest;
@@ -34,10 +34,10 @@ use table::Table;
 pub use network_list::NetworkList;
 pub use weights::ClientWeights;
 
-/// The rate at which each client may be sent bytes.
+/// Limits the rate at which each client is sent bytes.
 pub trait ClientRate: Send + Sync {
-    /// Records bytes sent to a client, possibly none. Returns the time from which it may be sent more, or `None` for
-    /// now.
+    /// Records bytes sent to a client, possibly none. Returns the time from which more may be sent, or `None` if more
+    /// may be sent now.
     fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos>;
 }
 
@@ -57,14 +57,14 @@ pub struct ClientLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub index: u32,
-    /// The generation of the index, which changes when the index is given to another client.
+    /// The generation of the index. It changes when the index is reused for another client.
     pub generation: u16,
 }
 
-/// The refusal of a client that has reached its limit.
+/// The refusal of a client that has reached a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The time after which it may try again.
+    /// The number of seconds after which the client may try again.
     pub retry_after_s: u64,
     /// A line for the error log, if one is due.
     pub notice: Option<String>,
@@ -72,7 +72,7 @@ pub struct Refusal {
 
 pub struct Clients {
     limits: InForce,
-    /// True if the operator has requested the list of the busiest clients.
+    /// True if the operator has requested a list of the busiest clients.
     is_asked: AtomicBool,
     network_keys: RandomState,
     state: Mutex<State>,
@@ -82,7 +82,7 @@ pub struct Clients {
 struct State {
     table: Table,
     refusals: Refusals,
-    /// The buckets by client; empty if the rate is not limited.
+    /// The buckets by client; empty if rates are not limited.
     buckets: Vec<Bucket>,
 }
 
@@ -92,7 +92,7 @@ impl Clients {
         Clients { limits: InForce::new(limits), is_asked, network_keys, state: Mutex::default() }
     }
 
-    /// Returns the network of an address, as a number that is valid in this process.
+    /// Returns the network of an address, as a number that is valid only in this process.
     pub fn network_of(&self, address: IpAddr) -> Network {
         network::network_of(address, &self.network_keys)
     }
@@ -114,8 +114,8 @@ impl Clients {
         Ok(state.connect(index))
     }
 
-    /// Counts a connection of a proxy, which carries many clients, or a request of a client behind a proxy. The limit
-    /// on connections applies to neither. [`Clients::leave`] ends it.
+    /// Counts a connection of a proxy that carries many clients, or a request of a client behind a proxy. Neither is
+    /// subject to the limit on connections. [`Clients::leave`] ends it.
     pub fn enter_unbounded(&self, address: IpAddr, now: Nanos) -> Client {
         let prefix = self.limits.get().prefix.of(address);
         let mut state = self.state();
@@ -143,8 +143,8 @@ impl Clients {
         state.table.disconnect(index);
     }
 
-    /// Counts a request, or refuses it: the generic cell rate algorithm as a leaky bucket (ITU-T I.371), which drains
-    /// at the rate and holds a second's worth.
+    /// Counts a request, or refuses it. The limit is a leaky bucket (generic cell rate algorithm, ITU-T I.371), which
+    /// drains at the configured rate and holds one second's requests.
     pub fn on_request(&self, index: u32, now: Nanos) -> Result<(), Refusal> {
         let limits = self.limits.get();
         let rate = limits.requests_per_s_max;
@@ -163,7 +163,7 @@ impl Clients {
         Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &limits))
     }
 
-    /// Uncounts the last request, which was postponed and will be counted again.
+    /// Undoes the count of the last request, which was postponed and will be counted again.
     pub fn on_postponed(&self, index: u32) {
         if self.limits.get().requests_per_s_max > 0 {
             let mut state = self.state();
@@ -177,7 +177,7 @@ impl Clients {
         self.state().add_bytes(index, bytes, now, &self.limits.get());
     }
 
-    /// Returns a due line about refusals. Must be called about once a second, until it returns `None`.
+    /// Returns a line about refusals, if one is due. Must be called about once a second, until it returns `None`.
     pub fn notice(&self, now: Nanos) -> Option<String> {
         self.state().refusals.tell(now, &self.limits.get())
     }

@@ -1,20 +1,19 @@
-//! The network of a client's address, for the order of responses: at most ten clients of one network count.
+//! The network of a client's address. In the order of responses, at most ten clients of a network count.
 
 use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sched::policy::Network;
 
-/// The number of leading bits of a network: for IPv4 the smallest prefix routed between providers, and for IPv6 a
-/// site's (RFC 6177).
+/// The length of an IPv4 network's prefix: the longest that is routed between providers. The next constant is that of
+/// IPv6: a site's (RFC 6177).
 const V4_BITS: u32 = 24;
 const V6_BITS: u32 = 48;
 /// Shared address space behind a provider's NAT, 100.64.0.0/10 (RFC 6598).
 const SHARED: (Ipv4Addr, u32) = (Ipv4Addr::new(100, 64, 0, 0), 10);
 
-/// Returns the network of an address as a keyed hash, so that the owner of many networks cannot choose one that
-/// collides with another. Private addresses belong to no network, because on a local network all clients
-/// are neighbours.
+/// Returns the network of an address as a keyed hash, so that the owner of many networks cannot choose networks that
+/// collide with others. Private addresses belong to no network, because all clients on a local network are neighbours.
 pub fn network_of(address: IpAddr, keys: &impl BuildHasher) -> Network {
     let (bits, family) = match address.to_canonical() {
         IpAddr::V4(address) if is_private(address) => return Network::NONE,

@@ -1,5 +1,5 @@
-//! Networks that an operator names: proxies whose information about their clients is trusted, and networks that are not
-//! reached over the uplink.
+//! Networks that an operator has configured: proxies whose information about their clients is trusted, and networks
+//! that are reached without the uplink.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config::Network;
 
-/// The networks; none unless an operator names some.
+/// The networks; empty unless configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkList(Arc<[Network]>);
 

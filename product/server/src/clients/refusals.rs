@@ -1,5 +1,5 @@
-//! Refusals, counted by kind and logged in at most one line of each kind in ten seconds, so that a flood of refusals
-//! does not flood the log.
+//! Counts refusals by kind, and logs at most one line per kind in ten seconds, so that a flood of refusals does not
+//! flood the log.
 
 use units::Nanos;
 

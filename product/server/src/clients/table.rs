@@ -10,12 +10,13 @@ use super::idle_clients::Idle;
 /// The maximum number of remembered clients without connections. They take 6 MB.
 pub const CLIENTS_REMEMBERED: usize = 131_072;
 
-/// The number of generations of an index before they wrap around, so that a generation plus one is never 0.
+/// The number of generations of an index before they wrap around. It is chosen so that a generation plus one is never
+/// 0.
 const GENERATIONS: u16 = u16::MAX;
 
 /// The half-life of a count of bytes, in milliseconds.
 const HALF_LIFE_MS: f32 = 60_000.0;
-/// The maximum lag of one worker's clock behind another's: each clock stands at the beginning of its worker's turn.
+/// The maximum lag of one worker's clock behind another's. A worker's clock shows the start of its current turn.
 const BEHIND_MS_MAX: u32 = 60_000;
 
 /// A client's account, in 36 bytes.
@@ -23,7 +24,7 @@ const BEHIND_MS_MAX: u32 = 60_000;
 pub struct Entry {
     prefix: [u32; 4],
     pub connections: u32,
-    /// The generation of the index: the number of earlier clients with it, wrapping around.
+    /// The generation of the index: the number of clients that have had it before, wrapping around.
     pub generation: u16,
     /// The number of refusals, at most 65,535.
     pub refusals: u16,
@@ -31,7 +32,7 @@ pub struct Entry {
     pub requests_milli: u32,
     /// The bytes sent, with older bytes decaying.
     pub bytes: f32,
-    /// The time up to which requests have drained and bytes have decayed.
+    /// The time up to which requests have drained and byte counts have decayed.
     at_ms: u32,
 }
 
@@ -45,8 +46,8 @@ impl Entry {
         self.prefix.iter().fold(0, |bits, &word| bits << 32 | u128::from(word))
     }
 
-    /// Advances the counts to this instant, draining `requests_per_s`. The milliseconds wrap around after 49 days, when
-    /// too much or too little of a count may be dropped.
+    /// Advances the counts to `now`, draining requests at `requests_per_s`. The milliseconds wrap around after 49 days;
+    /// then a count may be reduced too much or too little.
     pub fn advance(&mut self, now: Nanos, requests_per_s: u32) {
         let now_ms = millis(now);
         let elapsed_ms = now_ms.wrapping_sub(self.at_ms);
@@ -87,7 +88,7 @@ impl Table {
         self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix).copied()
     }
 
-    /// Returns the index of the client with this prefix, which is added if it is not remembered.
+    /// Returns the index of the client with this prefix, adding the client if necessary.
     pub fn find_or_insert(&mut self, prefix: u128, now: Nanos) -> u32 {
         if let Some(index) = self.find(prefix) {
             return index;
@@ -99,7 +100,7 @@ impl Table {
         index
     }
 
-    /// Returns an index for a new client: a new one while there is room, or the index of a client without connections.
+    /// Returns an index for a new client: an unused one if there is room, or that of a client without connections.
     fn vacate(&mut self, prefix: u128, now_ms: u32) -> u32 {
         if self.idle.len() >= CLIENTS_REMEMBERED
             && let Some(index) = self.idle.take()
@@ -190,8 +191,8 @@ mod tests {
         assert!((entry.bytes - 250.0).abs() < 3.0, "{}", entry.bytes);
     }
 
-    /// An earlier instant comes from a worker whose turn began earlier, or from a clock that has wrapped around since the
-    /// client was remembered.
+    /// An earlier instant comes from a worker whose turn began earlier, or from a clock that has wrapped around since
+    /// the client was remembered.
     #[test]
     fn an_instant_before_changes_nothing() {
         let mut entry = Entry::new(1, 0, millis(Nanos::from_secs(100)));

@@ -13,8 +13,8 @@ impl ClientWeights {
         ClientWeights(weights)
     }
 
-    /// Returns the weight of an address. The network with the longest prefix decides, and the last one among equally
-    /// long prefixes.
+    /// Returns the weight of an address. The network with the longest prefix decides, and among equally long ones the
+    /// last.
     pub fn of(&self, address: IpAddr) -> u8 {
         let address = address.to_canonical();
         let found = self.0.iter().filter(|one| one.contains(address)).max_by_key(|one| one.length());

@@ -1,6 +1,6 @@
 //! The media types that are worth compressing.
 
-/// Returns true for media types that shrink when they are coded: text, and formats without compression of their own.
+/// Returns true for media types that coding makes shorter: text, and formats without compression of their own.
 pub fn is_compressible(mime: &str) -> bool {
     const OTHERS: [&str; 20] = [
         "application/ecmascript",

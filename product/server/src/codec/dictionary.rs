@@ -13,8 +13,8 @@ use zstd::zstd_safe::{CCtx, CParameter, get_error_name};
 
 use super::{Level, bits, brotli_bytes, encoder_bytes};
 
-/// The lengths of dictionaries. Shorter ones are of no use; longer ones would make a client keep too much for one file.
-/// The windows of both codings reach the whole dictionary from the end of the longest file.
+/// The permitted lengths of dictionaries. Shorter ones are useless; longer ones would make clients store too much for
+/// one file. The windows of both codings reach the whole dictionary from the end of the longest file.
 pub const DICTIONARY_BYTES: std::ops::RangeInclusive<u64> = 256..=4 << 20;
 
 /// The codings that may have a dictionary.
@@ -24,9 +24,9 @@ pub const WITH_DICTIONARY: [Coding; 2] = [Coding::Brotli, Coding::Zstd];
 /// a skippable frame.
 const BROTLI_MAGIC: [u8; 4] = [0xff, b'D', b'C', b'B'];
 pub(super) const ZSTD_MAGIC: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
-/// The sizes of a window of Brotli, as powers of two. One window spans dictionary and file.
+/// The sizes of a Brotli window, as powers of two. One window spans dictionary and file.
 const BROTLI_WINDOW_BITS: std::ops::RangeInclusive<u32> = 18..=24;
-/// The bytes by which a window of Brotli is shorter than a power of two (RFC 7932 section 9.1).
+/// The number of bytes by which a Brotli window is shorter than a power of two (RFC 7932 section 9.1).
 const WINDOW_GAP_BYTES: usize = 16;
 /// The number of bytes by which the output buffer grows at a time.
 const ROOM_BYTES: usize = 16 << 10;
@@ -57,7 +57,7 @@ pub fn encoded_with(
     }
 }
 
-/// Returns the memory that an encoder with a dictionary of this length takes, in addition to the input and its result.
+/// Returns the memory that an encoder takes for a dictionary of this length, in addition to its input and output.
 pub fn encoder_bytes_with(coding: Coding, level: Level, bytes: usize, dictionary_bytes: usize) -> usize {
     let both = bytes.saturating_add(dictionary_bytes);
     let needed = match (coding, level) {

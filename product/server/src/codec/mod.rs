@@ -1,7 +1,7 @@
-//! Content codings of whole byte strings in memory and of streams, and a check of coded bytes from elsewhere.
+//! Content codings of byte strings in memory and of streams, and a check of coded bytes from elsewhere.
 //!
 //! Every function takes time in proportion to its input, from a few milliseconds for a page to seconds for a large
-//! script at the best level, and memory in addition. The caller decides on which thread it runs and counts the memory.
+//! script at the best level, and additional memory. The caller chooses the thread and counts the memory.
 
 mod compressible;
 mod dictionary;
@@ -20,27 +20,27 @@ use http::Coding;
 pub use stream::{STREAM_BYTES, STREAMED, Streamed};
 pub use stream_with_dictionary::{PAGE_BYTES_MAX, Reach};
 
-/// The lengths of bodies that are coded. In shorter responses the head is the larger part; longer ones take an encoder
-/// too much time and memory.
+/// The lengths of bodies that are coded. In shorter responses the head is the larger part; longer ones would take too
+/// much time and memory.
 pub const CODED_BYTES: RangeInclusive<u64> = 256..=8 << 20;
 
-/// The base-2 logarithm of the maximum window of Zstandard in HTTP (RFC 9659).
+/// The base-2 logarithm of the maximum Zstandard window in HTTP (RFC 9659).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
-/// The windows of Brotli, as base-2 logarithms: the smallest whose tables fit all lengths, and the largest that every
-/// decoder supports (RFC 7932 section 9.1).
+/// Brotli windows, as base-2 logarithms: the smallest is enough for the tables of all lengths, and the largest is
+/// supported by every decoder (RFC 7932 section 9.1).
 const BROTLI_WINDOW_BITS: RangeInclusive<u32> = 18..=22;
 
 /// The effort of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// A client waits for it.
+    /// For a form for which a client waits.
     Fast,
-    /// Made once, while nothing waits.
+    /// For a form that is made once, while nobody waits.
     Best,
 }
 
 impl Level {
-    /// Returns the number of this level in the library of a coding.
+    /// Returns the number that the coding's library uses for this level.
     pub fn number(self, coding: Coding) -> u8 {
         match (coding, self) {
             (Coding::Brotli, Level::Fast) => 6,
@@ -53,7 +53,7 @@ impl Level {
     }
 }
 
-/// Codes bytes that are in memory, at most the maximum of [`CODED_BYTES`].
+/// Codes bytes in memory, at most as many as [`CODED_BYTES`] permits.
 pub fn encoded(coding: Coding, level: Level, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let number = level.number(coding);
     let mut out = Vec::with_capacity(bytes.len() / 4);
@@ -77,8 +77,8 @@ pub fn encoded(coding: Coding, level: Level, bytes: &[u8]) -> io::Result<Vec<u8>
     Ok(out)
 }
 
-/// Returns the memory that an encoder takes for this many bytes, in addition to the input and its result. The estimate
-/// is rather high than low.
+/// Returns the memory that an encoder takes for this many bytes, in addition to its input and output. The estimate is
+/// on the high side.
 pub fn encoder_bytes(coding: Coding, level: Level, bytes: usize) -> usize {
     let window = |bits: u32| 1_usize << bits;
     match (coding, level) {
@@ -90,9 +90,10 @@ pub fn encoder_bytes(coding: Coding, level: Level, bytes: usize) -> usize {
     }
 }
 
-/// Returns the memory of a Brotli encoder, according to measured allocations.
+/// Returns the memory of a Brotli encoder, based on measured allocations.
 fn brotli_bytes(level: Level, window_bits: u32, bytes: usize) -> usize {
-    /// The block for which the best level searches the shortest path in one step, and the memory for each of its bytes.
+    /// The block in which the best level searches the shortest path in one step. The next constant is the memory per
+    /// byte of the block.
     const BLOCK_BYTES: usize = 256 << 10;
     const PER_BYTE: usize = 80;
     match level {
@@ -112,8 +113,8 @@ fn bits(bytes: usize) -> u32 {
     usize::BITS - bytes.leading_zeros()
 }
 
-/// Returns the number of bytes to which coded bytes decode. Fails if the input is malformed, cut, in another coding or
-/// followed by something else, or decodes to more than `bytes_max`, because a few bytes may decode to very many.
+/// Returns the decoded length of coded bytes. Fails if the input is malformed, truncated, in another coding or followed
+/// by other bytes, or if it decodes to more than `bytes_max`, because a few bytes may decode to very many.
 pub fn decoded_bytes(coding: Coding, mut coded: impl BufRead, bytes_max: u64) -> io::Result<u64> {
     let count = match coding {
         Coding::Gzip => counted(MultiGzDecoder::new(&mut coded), bytes_max)?,

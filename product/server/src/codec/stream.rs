@@ -2,9 +2,9 @@
 //!
 //! For each stream, gzip with its usual window of 32 KiB takes 380 KB, and Zstandard with a window of a megabyte far
 //! more; a hundred clients that read slowly would hold all the memory of a small server. Here the window of gzip is 16
-//! KiB, which makes pages a few percent longer. The window of Zstandard is 64 KiB, for which its blocks of 16 KiB leave
-//! memory: a page of 67 KB has a sixth fewer bytes than with a window of 16 KiB. Brotli has no encoder of this size,
-//! since its smallest tables take twice the bound.
+//! KiB, which makes pages a few percent longer. Zstandard has blocks of 16 KiB, which leave enough memory for a window
+//! of 64 KiB: a page of 67 KB then has a sixth fewer bytes than with a window of 16 KiB. Brotli has no encoder that
+//! fits, since its smallest tables take twice the bound.
 
 use std::sync::Arc;
 
@@ -23,13 +23,14 @@ const ZSTD_LEVEL: i32 = 3;
 /// The base-2 logarithms of the windows.
 const GZIP_WINDOW_BITS: u8 = 14;
 const ZSTD_WINDOW_BITS: u32 = 16;
-/// The maximum length of a block of Zstandard. The state holds one block uncoded and one coded.
+/// The maximum length of a Zstandard block. The state holds one block uncoded and one coded.
 pub(super) const ZSTD_BLOCK_BYTES: u32 = 16 << 10;
-/// The flag of the window that selects the header and trailer of gzip instead of zlib.
+/// The flag, added to the window size, that selects the gzip format instead of zlib's.
 const GZIP_FORMAT: i32 = 16;
-/// A block of gzip has at most 64 times this power of two of literals and matches.
+/// The base-2 logarithm that determines the size of a gzip block: at most 64 times this power of two of literals and
+/// matches.
 const GZIP_BLOCK: i32 = 6;
-/// The base-2 logarithm of the entries of the two tables of Zstandard.
+/// The base-2 logarithm of the number of entries in each of the two Zstandard tables.
 const ZSTD_TABLE_BITS: u32 = 13;
 /// The number of bytes by which the output buffer grows at a time.
 const ROOM_BYTES: usize = 4 << 10;
@@ -74,8 +75,7 @@ impl Streamed {
         Streamed::Zstd(context)
     }
 
-    /// Creates the encoder of Zstandard with a dictionary that has this digest. Appends the header that precedes the
-    /// stream.
+    /// Creates a Zstandard encoder with a dictionary that has this digest. Appends the header that precedes the stream.
     pub fn with(dictionary: Arc<[u8]>, digest: &Digest, reach: Reach, out: &mut Vec<u8>) -> Streamed {
         WithDictionary::put_head(digest, out);
         Streamed::ZstdWith(WithDictionary::new(dictionary, reach))
@@ -86,7 +86,7 @@ impl Streamed {
         self.run(bytes, out, Then::GoOn);
     }
 
-    /// Appends all kept bytes, so that a client can decode every byte pushed so far.
+    /// Appends the output for all kept bytes, so that a client can decode every byte pushed so far.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, Then::Flush);
     }

@@ -1,8 +1,8 @@
 //! Zstandard of streams with a dictionary (RFC 9842).
 //!
 //! A stream refers to its dictionary until it is as long as its window (RFC 8878 section 5), so the window has to be as
-//! long as the page. The library holds the window and a block more, a block of output, and its matches. With blocks of
-//! 16 KiB the state for a page of 64 KiB is within the bound of all streams, and the state for 256 KiB within twice
+//! long as the page. The library keeps the window and one more block, a block of output, and its matches. With blocks
+//! of 16 KiB the state for a page of 64 KiB is within the bound of all streams, and the state for 256 KiB within twice
 //! that bound. With blocks of 6.5 KiB the state for a page of 128 KiB is within the bound too, for 4 to 6 % more bytes.
 //! Brotli would take megabytes.
 
@@ -15,24 +15,24 @@ use zstd::zstd_safe::{CCtx, CParameter};
 use super::dictionary::ZSTD_MAGIC;
 use super::stream::{STREAM_BYTES, ZSTD_BLOCK_BYTES};
 
-/// The maximum length of a program's page that becomes a dictionary, and of the dictionary of a stream. The event loop
+/// The maximum length of a program's page that becomes a dictionary, and of a dictionary for a stream. The event loop
 /// reads the whole dictionary when the stream begins.
 pub const PAGE_BYTES_MAX: u64 = 256 << 10;
 
-/// The level: the fast strategy, whose single table finds just as much in a page that changed little.
+/// The level: the fast strategy, whose single table finds just as many matches in a page that has changed little.
 const LEVEL: i32 = 1;
-/// The maximum length of a block where the window is 128 KiB. It is the greatest multiple of 512 bytes that keeps the
-/// state within [`STREAM_BYTES`].
+/// The maximum length of a block for a window of 128 KiB. It is the largest multiple of 512 bytes that keeps the state
+/// within [`STREAM_BYTES`].
 const MIDDLE_BLOCK_BYTES: u32 = 13 << 9;
-/// The base-2 logarithm of the entries of a table that the strategy does not use.
+/// The base-2 logarithm of the number of entries in a table that the strategy does not use.
 const UNUSED_TABLE_BITS: u32 = 13;
 
-/// The bytes of a stream that may refer to its dictionary.
+/// The number of bytes of a stream that may refer to its dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// 64 KiB.
     Short,
-    /// 128 KiB, with as much memory as for 64 KiB and slightly longer output.
+    /// 128 KiB, with no more memory than for 64 KiB and slightly longer output.
     Middle,
     /// 256 KiB.
     Long,
@@ -40,7 +40,7 @@ pub enum Reach {
 
 impl Reach {
     /// Returns the reach for a page of this length, if there is memory for one. A page of unknown length is assumed to
-    /// have at most 128 KiB, as most have.
+    /// have at most 128 KiB, as most pages have.
     pub fn of(length: Length, room_bytes: usize) -> Option<Reach> {
         let wanted = match length {
             Length::Known(bytes) if bytes <= Reach::Short.bytes() => Reach::Short,
@@ -70,7 +70,7 @@ impl Reach {
         }
     }
 
-    /// Returns the base-2 logarithm of the entries of the table.
+    /// Returns the base-2 logarithm of the number of table entries.
     fn table_bits(self) -> u32 {
         match self {
             Reach::Short | Reach::Middle => 14,
@@ -89,7 +89,7 @@ impl Reach {
 type Context<'d> = CCtx<'d>;
 
 self_cell!(
-    /// A state that refers to its dictionary.
+    /// The state of an encoder that refers to its dictionary.
     struct Referring {
         owner: Arc<[u8]>,
         #[covariant]

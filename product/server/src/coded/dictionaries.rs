@@ -2,12 +2,12 @@
 //!
 //! A client names a dictionary only by its digest, so the bytes are kept as they were offered: the file may have
 //! changed by the time they are needed. The event loops offer files ([`Dictionaries::offer`]) and query the store; a
-//! separate thread reads, digests and stores. A dictionary of one site never serves another site, since the client
-//! could otherwise compare the pages of the two.
+//! separate thread reads, digests and stores. A dictionary of one site is never used for another, because a client
+//! could otherwise compare their pages.
 //!
-//! A program's page is a dictionary too, if its site asks for it ([`Dictionaries::keep`]). Its bytes are copied while
-//! they are sent, because nobody could read them again. Such pages are kept only in memory and take at most half of it:
-//! a program makes as many different pages as clients request, and the dictionaries of files must stay.
+//! A program's page becomes a dictionary too if its site enables that ([`Dictionaries::keep`]). Its bytes are copied
+//! while they are sent, because they cannot be read again later. Such pages are kept only in memory and take at most
+//! half of it: a program makes as many different pages as clients request, and the dictionaries of files must stay.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,9 +23,9 @@ use crate::files::{Entry, State};
 
 /// The maximum number of files that wait to be stored. Further files are not offered.
 const WAITING_MAX: usize = 64;
-/// The maximum number of known dictionaries, and of files whose digest is known.
+/// The maximum number of known dictionaries, and of files whose digests are known.
 const KNOWN_MAX: usize = 4096;
-/// The divisor of the memory that gives the part for pages of programs.
+/// The divisor of the memory that gives the part for programs' pages.
 const PROGRAMS_PART: u64 = 2;
 
 /// A dictionary of a site.
@@ -35,7 +35,7 @@ pub struct DictionaryId {
     pub digest: Digest,
 }
 
-/// A site's number, which stays the same over a restart.
+/// A site's number, which is the same after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteKey(pub u64);
 
@@ -56,7 +56,7 @@ enum Source {
 pub struct Dictionaries {
     state: Mutex<Shared>,
     changed: Condvar,
-    /// The folder in which dictionaries outlive the process, if there is one.
+    /// The folder in which dictionaries survive the process, if there is one.
     shelf: OnceLock<Arc<Shelf>>,
     is_stopping: AtomicBool,
 }
@@ -66,18 +66,18 @@ struct Shared {
     files: Pool,
     /// The pages of programs.
     pages: Pool,
-    /// The files that were offered; `None` while one waits.
+    /// The files that were offered, with their digests; `None` while a file waits to be stored.
     offered: HashMap<(SiteKey, State), Option<Digest>>,
     waiting: Turns<Offer>,
     /// The total bytes of the pages that wait to be stored.
     waiting_bytes: u64,
     /// The maximum number of bytes in memory.
     bytes_max: u64,
-    /// A counter of uses, the clock by which the least recently used dictionary is found.
+    /// A counter of uses, which serves as the clock for finding the least recently used dictionary.
     turn: u64,
 }
 
-/// Dictionaries of one kind, with their bytes in memory.
+/// Dictionaries of one kind, and the total of their bytes in memory.
 #[derive(Default)]
 struct Pool {
     known: HashMap<DictionaryId, Dictionary>,
@@ -85,17 +85,17 @@ struct Pool {
 }
 
 struct Dictionary {
-    /// The bytes in memory. `None` if they are only on the shelf.
+    /// The bytes, if they are in memory; `None` if they are only on the shelf.
     bytes: Option<Arc<[u8]>>,
     len: u64,
     path: Arc<[u8]>,
     used_at: u64,
 }
 
-/// The dictionary found for an event loop.
+/// A dictionary that was found for an event loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Had {
-    /// The path of the file that it was offered with. `None` while the dictionary is only on the shelf.
+    /// The path of the file with which the dictionary was offered; `None` while the dictionary is only on the shelf.
     pub path: Option<Arc<[u8]>>,
     /// The length of the dictionary, or slightly more.
     pub bytes: u64,
@@ -109,13 +109,13 @@ pub struct Held {
 }
 
 impl Dictionaries {
-    /// Creates a store that may hold `bytes_max` in memory.
+    /// Creates a store that may hold at most `bytes_max` bytes in memory.
     pub fn new(bytes_max: u64) -> Dictionaries {
         let (state, changed) = (Mutex::new(Shared { bytes_max, ..Shared::default() }), Condvar::new());
         Dictionaries { state, changed, shelf: OnceLock::new(), is_stopping: AtomicBool::new(false) }
     }
 
-    /// Sets the shelf on which dictionaries are also kept. Does nothing if there is one already.
+    /// Sets the shelf on which dictionaries are also kept. Does nothing if one is set already.
     pub fn keep_on(&self, shelf: Arc<Shelf>) {
         let _ = self.shelf.set(shelf);
     }
@@ -126,12 +126,12 @@ impl Dictionaries {
         state.shrink(self.shelf.get().is_some());
     }
 
-    /// Returns the maximum length of a program's page that is kept.
+    /// Returns the maximum length of a program's page that is stored.
     pub fn page_bytes_max(&self) -> u64 {
         (self.state().bytes_max / PROGRAMS_PART).min(PAGE_BYTES_MAX)
     }
 
-    /// Queues the whole page of a program to be stored as a dictionary for this client.
+    /// Queues a program's whole page to be stored as a dictionary for this client.
     pub fn keep(&self, site: SiteKey, path: Arc<[u8]>, page: Vec<u8>, client: u32) {
         let mut state = self.state();
         let waiting_bytes = state.waiting_bytes + page.len() as u64;
@@ -147,7 +147,7 @@ impl Dictionaries {
         self.changed.notify_one();
     }
 
-    /// Returns a dictionary in memory, of a program's page or a file, that a stream may use.
+    /// Returns a dictionary in memory (a program's page or a file) that a stream may use.
     pub fn held(&self, id: &DictionaryId) -> Option<Held> {
         let mut state = self.state();
         let turn = state.next_turn();
@@ -157,7 +157,7 @@ impl Dictionaries {
         Some(Held { path: Arc::clone(&known.path), bytes })
     }
 
-    /// Queues a file to be stored as a dictionary for this client. Returns false if it will not become one.
+    /// Queues a file to be stored as a dictionary for this client. Returns false if it will not be stored.
     pub fn offer(&self, site: SiteKey, entry: &Arc<Entry>, path: &[u8], client: u32) -> bool {
         if !DICTIONARY_BYTES.contains(&entry.len) {
             return false;
@@ -188,7 +188,7 @@ impl Dictionaries {
         true
     }
 
-    /// Returns the entry of a file's dictionary. `None` if it is gone or was never offered by this site.
+    /// Returns the entry of a file's dictionary; `None` if the dictionary is gone or this site has never offered it.
     pub fn find(&self, id: &DictionaryId) -> Option<Had> {
         let mut state = self.state();
         let turn = state.next_turn();
@@ -200,7 +200,7 @@ impl Dictionaries {
         Some(Had { path: None, bytes })
     }
 
-    /// Returns the bytes of a file's dictionary. May wait for the disk.
+    /// Returns the bytes of a file's dictionary. May block on the disk.
     pub fn bytes(&self, id: &DictionaryId) -> io::Result<Arc<[u8]>> {
         let held = self.state().files.known.get(id).and_then(|known| known.bytes.clone());
         if let Some(bytes) = held {
@@ -233,7 +233,7 @@ impl Dictionaries {
         self.changed.notify_all();
     }
 
-    /// Stores everything that waits, for a test without a thread. Returns the number of files.
+    /// Stores all waiting files, for tests without a thread. Returns their number.
     #[cfg(test)]
     pub fn run(&self) -> usize {
         let next = || self.state().waiting.pop();
@@ -310,7 +310,7 @@ impl Shared {
         self.shrink(is_kept);
     }
 
-    /// Frees memory to stay within the bounds: pages of programs have their part, and files the rest.
+    /// Frees memory to stay within the bounds: programs' pages have their part, and files the rest.
     fn shrink(&mut self, has_shelf: bool) {
         self.pages.shrink(self.pages_bytes_max().saturating_sub(self.waiting_bytes), false);
         let bytes_max = self.bytes_max.saturating_sub(self.pages.bytes + self.waiting_bytes);
@@ -326,7 +326,7 @@ impl Pool {
         Some(known)
     }
 
-    /// Adds a dictionary. The path with which its bytes were first offered stays.
+    /// Adds a dictionary. It keeps the path with which its bytes were first offered.
     fn insert(&mut self, id: DictionaryId, path: Arc<[u8]>, bytes: &Arc<[u8]>, turn: u64) {
         let before = self.forget(&id);
         let path = before.map_or(path, |before| before.path);
@@ -341,7 +341,7 @@ impl Pool {
         Some(known)
     }
 
-    /// Frees memory to stay within the bounds, the least recently used dictionary first. Dictionaries on a shelf stay
+    /// Frees memory to stay within the bound, the least recently used dictionary first. Dictionaries on a shelf remain
     /// known.
     fn shrink(&mut self, bytes_max: u64, has_shelf: bool) {
         while self.bytes > bytes_max || self.known.len() > KNOWN_MAX {

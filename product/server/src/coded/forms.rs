@@ -1,4 +1,4 @@
-//! The forms that were requested, within their bounds.
+//! The forms that were requested, and the bounds on their number and bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::{FORMS_MAX, FormId, Job, Waiter};
 use crate::codec::Level;
 use crate::files::Entry;
 
-/// The number of requests that find a form with a dictionary ready before a better one is made. The first request
-/// waited for it, and many such forms are wanted by no other client.
+/// The number of requests that must find a form with a dictionary ready before a better one is made. The first request
+/// waited for the form, and many such forms are never requested by another client.
 const USES_MIN: u32 = 2;
-/// The number of requests for any form after which a form that found no room is tried again.
+/// The number of requests, for any forms, after which a form that did not fit is tried again.
 const RETRY_AFTER: u64 = 1_000;
 
 pub(super) struct Forms {
     forms: HashMap<FormId, Form>,
-    /// Counts the bytes of all live forms, including forms that only responses still hold.
+    /// The account of all live forms, including forms that only responses still hold.
     account: Account,
     /// The bytes of the ready forms, without forms that only responses still hold.
     ready_bytes: u64,
-    /// A counter of requests, the clock by which the least recently used form is found.
+    /// A counter of requests, which serves as the clock for finding the least recently used form.
     turn: u64,
 }
 
@@ -34,19 +34,19 @@ struct Form {
 }
 
 enum Stage {
-    /// The form waits for the fast level, or is being made at it.
+    /// The form waits to be made at the fast level, or is being made.
     Pending { entry: Arc<Entry>, waiters: Vec<Waiter> },
-    /// The form is ready. `better` is the file of the job for a better form, while that job waits.
+    /// The form is ready. `better` is the file for a better form, as long as that waits to be made.
     Ready { form: Arc<Entry>, level: Level, better: Option<Arc<Entry>> },
     /// The form is not smaller than the file, or the file cannot be read.
     Not,
-    /// The form found no room.
+    /// There was no room for the form.
     NoRoom,
 }
 
 /// The state of a form that was requested before.
 pub(super) enum Made {
-    /// `wants_best` is true if the form is at the fast level and no job for a better one exists yet.
+    /// The form is ready. `wants_best` is true if it was made at the fast level and no job for a better one exists yet.
     Ready {
         form: Arc<Entry>,
         wants_best: bool,
@@ -69,7 +69,7 @@ impl Forms {
         self.forms.len()
     }
 
-    /// Returns the state of a form. `None` if it was never requested, or may be tried again.
+    /// Returns the state of a form; `None` if the form was never requested, or may be tried again.
     pub fn find(&mut self, id: FormId) -> Option<Made> {
         self.turn += 1;
         let form = self.forms.get_mut(&id)?;
@@ -112,14 +112,14 @@ impl Forms {
         self.forms.insert(id, Form { stage, used_at: self.turn, uses: 0 });
     }
 
-    /// Records that a ready form waits for the best level.
+    /// Records that a better form is queued for a ready form.
     pub fn begin_best(&mut self, id: FormId, entry: &Arc<Entry>) {
         if let Some(Stage::Ready { better, .. }) = self.forms.get_mut(&id).map(|form| &mut form.stage) {
             *better = Some(Arc::clone(entry));
         }
     }
 
-    /// Returns the job of a form that waits for this level. `None` if the form has been forgotten since.
+    /// Returns the job for a form that waits for this level; `None` if the form has been dropped in the meantime.
     pub fn job(&self, id: FormId, level: Level) -> Option<Job> {
         let entry = match &self.forms.get(&id)?.stage {
             Stage::Pending { entry, .. } if level == Level::Fast => entry,
@@ -165,7 +165,8 @@ impl Forms {
         waiters
     }
 
-    /// Returns the stage of a form with these bytes, which is ready if they are fewer than `bytes_max` and have room.
+    /// Returns the stage of a form with these bytes. It is ready if they are fewer than `bytes_max` and there is room
+    /// for them.
     fn made(&mut self, job: &Job, level: Level, made: io::Result<Vec<u8>>, bytes_max: u64) -> Result<Stage, Stage> {
         let bytes = made.map_err(|_| Stage::Not)?;
         if bytes.len() as u64 >= bytes_max {
@@ -179,15 +180,15 @@ impl Forms {
         Ok(Stage::Ready { form: Arc::new(form), level, better: None })
     }
 
-    /// Returns true if these bytes would have room once all ready forms were forgotten; that is, if responses do not
-    /// hold too many bytes of forgotten forms.
+    /// Returns true if there could be room for these bytes by dropping all ready forms: responses must not hold too
+    /// many bytes of dropped forms.
     pub fn may_have_room(&self, bytes: u64) -> bool {
         let held_bytes = self.account.bytes().saturating_sub(self.ready_bytes);
         held_bytes.saturating_add(bytes) <= self.account.bytes_max()
     }
 
-    /// Forgets forms, the least recently used first, until these bytes have room. Returns false if that does not free
-    /// enough.
+    /// Drops forms, the least recently used first, until there is room for these bytes. Returns false if that does not
+    /// free enough.
     fn make_room(&mut self, bytes: u64) -> bool {
         let has_room = |account: &Account| account.bytes().saturating_add(bytes) <= account.bytes_max();
         if has_room(&self.account) {
@@ -220,7 +221,7 @@ impl Forms {
         }
     }
 
-    /// Forgets the least recently used form that is not being made.
+    /// Drops the least recently used form that is not being made.
     fn forget_oldest(&mut self) {
         let others = self.forms.iter().filter(|(_, form)| !matches!(form.stage, Stage::Pending { .. }));
         let oldest = others.min_by_key(|(_, form)| form.used_at).map(|(id, _)| *id);

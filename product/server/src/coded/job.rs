@@ -1,4 +1,4 @@
-//! The job of making a form, on any thread.
+//! The job that makes a form, on any thread.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads and codes the file; may wait for its disk. Fails if the file has changed since its entry was made, or if
+    /// Reads and codes the file. May block on the disk. Fails if the file has changed since its entry was made, or if
     /// the dictionary is gone.
     pub fn run(&self, dictionaries: &Dictionaries) -> io::Result<Vec<u8>> {
         let FormId { coding, dictionary, .. } = self.id;
@@ -27,13 +27,13 @@ impl Job {
         encoded_with(coding, self.level, &self.entry.whole()?, &dictionary, &id.digest)
     }
 
-    /// Returns the coding, level and dictionary with which a form of this level is made.
+    /// Returns the coding, level and dictionary for a form at this level.
     pub fn way(&self, level: Level) -> Way {
         let FormId { coding, dictionary, .. } = self.id;
         Way { coding, level: level.number(coding), dictionary: dictionary.map(|id| id.digest) }
     }
 
-    /// Returns the name of the best form in the folder that outlives the process.
+    /// Returns the name under which the best form is stored on the shelf.
     pub fn kept_name(&self) -> Digest {
         let (state, suffix) = (self.id.file.to_bytes(), self.way(Level::Best).suffix());
         // The suffix contains only the beginning of the digest.

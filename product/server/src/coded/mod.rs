@@ -1,14 +1,15 @@
 //! Coded forms of files, each made once and kept in memory.
 //!
-//! Coding a page takes milliseconds, and a large script seconds. So the event loops only ask for forms
-//! ([`Coder::find`]), and two threads make them. One makes the forms that clients ask for at a fast level. The other,
-//! at the lowest priority, makes the same forms at the best level, and these replace the first ones. A request may wait
-//! for the fast level; two requests for a form make one job.
+//! Coding a page takes milliseconds, and a large script seconds. So event loops only request forms ([`Coder::find`]),
+//! and two threads make them. One makes the forms that clients request at a fast level. The other, with the lowest
+//! priority, makes the same forms at the best level to replace the first ones. A request may wait for the fast level;
+//! two requests for the same form share one job.
 //!
-//! A form belongs to one state of a file, so a changed file has no form. Requests cannot make anything here grow
-//! without bound. Jobs beyond [`JOBS_WAITING_MAX`] are refused. Forms beyond the memory are dropped, the least recently
-//! used first, and no others are made while responses in flight still hold too many dropped forms. Forms with a
-//! dictionary can be as many as pairs of page and dictionary, so they have a separate part of the memory.
+//! A form belongs to one state of a file, so a file that has changed has no form yet. Requests cannot make anything
+//! here grow without bound. Jobs beyond [`JOBS_WAITING_MAX`] are refused. Forms that exceed the memory are dropped, the
+//! least recently used first, and no further forms are made while responses in progress still hold too many dropped
+//! ones. Forms with a dictionary can be as many as pairs of page and dictionary, so they have a separate part of the
+//! memory.
 
 mod dictionaries;
 mod forms;
@@ -34,24 +35,25 @@ use forms::{Forms, Made};
 pub use job::Job;
 pub use shelf::Shelf;
 
-/// The maximum number of forms that wait to be made, at each level. More files are requested together only on a cold
-/// start, or by somebody who wants to keep the server busy; those files are sent uncoded.
+/// The maximum number of forms that wait to be made, per level. More files are requested at the same time only after a
+/// cold start, or by an attacker; those files are sent uncoded.
 pub const JOBS_WAITING_MAX: usize = 64;
 /// The maximum number of known forms. Each takes about half a KiB in addition to its bytes.
 pub const FORMS_MAX: usize = 4096;
-/// The maximum memory of all forms, whatever the budget is.
+/// The maximum memory of all forms, whatever the memory budget.
 pub const FORMS_BYTES_MAX: u64 = 64 << 20;
-/// The divisors of the memory for coding that give the parts of forms, of forms with a dictionary, of dictionaries, and
-/// of the encoders of both threads together.
+/// The divisor of the memory for coding that gives the part for forms. The next constants are those for forms with a
+/// dictionary, for dictionaries, and for both threads' encoders together.
 const FORMS_PART: u64 = 4;
 const FORMS_WITH_DICTIONARY_PART: u64 = 8;
 const DICTIONARIES_PART: u64 = 8;
 const ENCODERS_PART: u64 = 2;
-/// The folders of the shelves in the state folder, each with its maximum bytes: forms, forms with a dictionary, and
+/// The shelves in the state folder: their folders and maximum bytes, for forms, forms with a dictionary, and
 /// dictionaries.
 pub const SHELVES: [(&str, u64); 3] =
     [("forms", 64 << 20), ("forms-with-dictionaries", 32 << 20), ("dictionaries", 64 << 20)];
-/// The nice values of the two threads. Clients wait for the fast one; the other gets only idle processor time.
+/// The nice value of the fast thread, for which clients wait. The next constant is that of the other thread, which gets
+/// only idle processor time.
 pub const FAST_NICE: i32 = 5;
 pub const BEST_NICE: i32 = 19;
 
@@ -63,7 +65,7 @@ pub struct FormId {
     pub dictionary: Option<DictionaryId>,
 }
 
-/// The exchange that waits for a form, and the queue of its event loop.
+/// An exchange that waits for a form, with the queue of its event loop.
 #[derive(Clone)]
 pub struct Waiter {
     pub exchange: ExchangeId,
@@ -76,7 +78,7 @@ pub enum Known {
     Ready(Arc<Entry>),
     /// The form is being made and is expected to be ready after this time; `Nanos(u64::MAX)` if that is unknown.
     Pending(Nanos),
-    /// The form was not begun, because the queue of jobs is full.
+    /// The form was not queued, because the queue of jobs is full.
     Busy,
     /// No form will be made, because it would not be smaller or there is no room.
     None,
@@ -87,10 +89,10 @@ pub struct Coder {
     pub dictionaries: Dictionaries,
     state: Mutex<Shared>,
     changed: Condvar,
-    /// The folders in which the best forms outlive the process, if there are any: without a dictionary, and with one.
+    /// The shelves for the best forms, if there are any: without a dictionary, and with one.
     shelves: [OnceLock<Arc<Shelf>>; 2],
     /// The maximum memory of all encoders. A single encoder may take all of it: on a small host the best level runs
-    /// while the fast level waits, and vice versa.
+    /// while the fast level waits, or the reverse.
     encoder_bytes_max: AtomicU64,
     is_stopping: AtomicBool,
 }
@@ -98,20 +100,20 @@ pub struct Coder {
 struct Shared {
     forms: Forms,
     forms_with_dictionary: Forms,
-    /// The forms that clients ask for, queued by client in round robin.
+    /// The forms that clients have requested. Clients are served in turn.
     fast: Turns<FormId>,
     best: Turns<FormId>,
-    /// The total bytes of the files in `fast` and of the file that is being coded.
+    /// The total bytes of the files in `fast`, plus the file that is being coded.
     waiting_bytes: u64,
-    /// The memory of the encoder that is running at each level.
+    /// The memory of the encoder that is running, per level.
     encoding_bytes: [u64; 2],
     /// The fast level waits for memory.
     fast_waits: bool,
-    /// The number of bytes of a file that the fast level of each coding codes per second.
+    /// For each coding, the bytes per second of a file that the fast level codes.
     speeds: [u64; Coding::ALL.len()],
 }
 
-/// The speeds, in bytes per second, that are assumed before any job has ended: those of a small machine.
+/// The speeds assumed before any job has ended, in bytes per second. They are those of a small machine.
 const SPEEDS: [u64; Coding::ALL.len()] = [20_000_000, 80_000_000, 30_000_000];
 /// The minimum length of a file whose job updates the speed.
 const MEASURED_BYTES_MIN: u64 = 16 << 10;
@@ -142,7 +144,7 @@ impl Coder {
         coder
     }
 
-    /// Sets the maximum memory. Forms above it are dropped as others are made.
+    /// Sets the maximum memory. Forms beyond it are dropped as others are made.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         let part = |part: u64| (bytes_max / part).min(FORMS_BYTES_MAX);
         let state = self.state();
@@ -153,15 +155,14 @@ impl Coder {
         self.encoder_bytes_max.store(bytes_max / ENCODERS_PART, Relaxed);
     }
 
-    /// Sets the shelves of [`SHELVES`] on which the best forms and the dictionaries are also kept, for those that
-    /// exist.
+    /// Sets the shelves of [`SHELVES`] that exist, on which the best forms and the dictionaries are also kept.
     pub fn keep_on(&self, [forms, forms_with_dictionary, dictionaries]: [Option<Arc<Shelf>>; 3]) {
         let own = self.shelves.iter().zip([forms, forms_with_dictionary]);
         own.for_each(|(own, shelf)| shelf.into_iter().for_each(|shelf| drop(own.set(shelf))));
         dictionaries.into_iter().for_each(|shelf| self.dictionaries.keep_on(shelf));
     }
 
-    /// Returns the codings in which this file can be made.
+    /// Returns the codings in which this file can be coded.
     pub fn offers(&self, entry: &Entry) -> Codings {
         let possible = entry.forms.codings.iter();
         possible.filter(|coding| self.fits(encoder_bytes(*coding, Level::Fast, entry.len as usize), entry)).collect()
@@ -173,19 +174,19 @@ impl Coder {
         found.filter(|form| form.mime == entry.mime)
     }
 
-    /// Returns a form, or queues it to be made for this client.
+    /// Returns a form if it is ready, or queues it for this client.
     pub fn find(&self, entry: &Arc<Entry>, coding: Coding, client: u32) -> Known {
         let needed = |level| encoder_bytes(coding, level, entry.len as usize);
         self.find_or_make(FormId::of(entry, coding), entry, client, needed)
     }
 
-    /// Returns a form with a dictionary of this length, or queues it to be made for this client.
+    /// Returns a form with a dictionary of this length if it is ready, or queues it for this client.
     pub fn find_with(&self, entry: &Arc<Entry>, id: FormId, dictionary_bytes: u64, client: u32) -> Known {
         let needed = |level| encoder_bytes_with(id.coding, level, entry.len as usize, dictionary_bytes as usize);
         self.find_or_make(id, entry, client, needed)
     }
 
-    /// Returns a form, or queues it. `needed` returns the memory of an encoder at a level.
+    /// Returns a form, or queues it. `needed` returns the memory that an encoder needs at a level.
     fn find_or_make(&self, id: FormId, entry: &Arc<Entry>, client: u32, needed: impl Fn(Level) -> usize) -> Known {
         let fits = |level| self.fits(needed(level), entry);
         let mut state = self.state();
@@ -226,7 +227,7 @@ impl Coder {
         }
     }
 
-    /// Posts the exchange to its queue once a form that is being made is ready or has failed. Returns false if the
+    /// Puts the exchange in its queue as soon as a form that is being made is ready or has failed. Returns false if the
     /// outcome is known already.
     pub fn wait(&self, id: FormId, waiter: Waiter) -> bool {
         self.state().forms_of(id).wait(id, waiter)
@@ -237,7 +238,7 @@ impl Coder {
         self.state().forms_of(id).leave(id, waiter);
     }
 
-    /// Makes forms of one level, until the coder stops.
+    /// Makes forms at one level, until the coder stops.
     pub fn work(&self, level: Level) {
         while let Some(job) = self.wait_for_job(level) {
             if !self.wait_for_memory(&job) {
@@ -249,8 +250,7 @@ impl Coder {
         }
     }
 
-    /// Waits until the other thread leaves enough memory for the job's encoder, and reserves it. Returns false if the
-    /// coder stops.
+    /// Waits until there is enough memory for the job's encoder, and reserves it. Returns false if the coder stops.
     fn wait_for_memory(&self, job: &Job) -> bool {
         let (FormId { coding, dictionary, .. }, len) = (job.id, job.entry.len as usize);
         let needed = match dictionary.map(|id| self.dictionaries.find(&id).map_or(0, |had| had.bytes)) {
@@ -274,7 +274,7 @@ impl Coder {
         true
     }
 
-    /// Makes a form, or takes it from its shelf.
+    /// Makes a form, or takes it from its shelf if it is there.
     fn carry_out(&self, job: Job) {
         let began = crate::clock::now();
         if let Some(bytes) = self.kept(&job) {
@@ -295,17 +295,17 @@ impl Coder {
         self.dictionaries.stop();
     }
 
-    /// Returns true if the file and an encoder with this memory fit the memory of the encoders.
+    /// Returns true if the file, and an encoder with this memory, fit into the memory for encoders.
     fn fits(&self, encoder_bytes: usize, entry: &Entry) -> bool {
         entry.len.saturating_add(encoder_bytes as u64) <= self.encoder_bytes_max.load(Relaxed)
     }
 
-    /// Returns the form at the best level that an earlier process made.
+    /// Returns the best-level form that an earlier process has stored.
     fn kept(&self, job: &Job) -> Option<Vec<u8>> {
         self.shelf_of(job)?.get(&job.kept_name())
     }
 
-    /// Keeps a form for the next process. A form that is made quickly is not worth a write.
+    /// Stores a form for the next process. A form that is quick to make is not worth a write.
     fn keep(&self, job: &Job, made: &std::io::Result<Vec<u8>>) {
         let (Some(shelf), Ok(bytes)) = (self.shelf_of(job), made) else { return };
         if job.level == Level::Best && (bytes.len() as u64) < job.entry.len {
@@ -330,7 +330,7 @@ impl Coder {
         }
     }
 
-    /// Takes the result of a job at this level, and ends the waits for it.
+    /// Takes the result of a job at this level, and ends the waits for its form.
     fn end(&self, job: Job, level: Level, made: std::io::Result<Vec<u8>>, took: Option<Nanos>) {
         let mut state = self.state();
         if job.level == Level::Fast {
@@ -346,13 +346,13 @@ impl Coder {
         waiters.into_iter().for_each(|waiter| waiter.done.post(waiter.exchange));
     }
 
-    /// Takes the next job of a level, for a test that runs jobs itself.
+    /// Takes the next job of a level, for tests that run jobs themselves.
     #[cfg(test)]
     pub fn begin(&self, level: Level) -> Option<Job> {
         self.state().next_job(level)
     }
 
-    /// Runs a job that was taken. The recorded speeds stay unchanged.
+    /// Runs a job that was taken, without updating the recorded speeds.
     #[cfg(test)]
     pub fn run(&self, job: Job) {
         let made = job.run(&self.dictionaries);
@@ -388,7 +388,8 @@ impl Shared {
         if id.dictionary.is_some() { &mut self.forms_with_dictionary } else { &mut self.forms }
     }
 
-    /// Returns the expected time until all jobs of the fast level end, by the recorded speed of this coding.
+    /// Returns the expected time until all jobs of the fast level have ended, according to the recorded speed of this
+    /// coding.
     fn expected(&self, coding: Coding) -> Nanos {
         let nanos = u128::from(self.waiting_bytes) * 1_000_000_000 / u128::from(self.speeds[coding as usize]);
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,8 +1,8 @@
-//! Bytes that are kept over a restart: each in a file of the state folder, under a name of 32 bytes.
+//! Bytes that survive a restart: each item is a file in the state folder, with a name of 32 bytes.
 //!
 //! A file in the folder may be half written, damaged by the disk, or put there by somebody else. A file of another
-//! owner, or with a wrong checksum, is ignored. Nothing depends on a shelf: a full or read-only folder costs one line
-//! in the log. All of this may wait for a disk, so the event loops only check whether a name exists.
+//! owner, or with a wrong checksum, is ignored. Nothing depends on a shelf: a full or read-only folder only causes a
+//! line in the log. Reads and writes may block on a disk, so event loops only check whether a name exists.
 
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,10 +23,10 @@ const FILES_MAX: usize = 4096;
 const FILE_BYTES_MAX: u64 = 9 << 20;
 /// The first bytes of a file, followed by the checksum of the rest.
 const MAGIC: &[u8] = b"weir kept 1\n";
-/// The suffix of the names of files that are being written.
+/// The suffix of files that are being written.
 const NEW: &str = ".new";
 
-/// A folder of files with a bound on their bytes.
+/// A folder of files with a limit on their total bytes.
 pub struct Shelf {
     folder: PathBuf,
     bytes_max: u64,
@@ -39,7 +39,7 @@ pub struct Shelf {
 struct Index {
     files: HashMap<Digest, Kept>,
     bytes: u64,
-    /// A counter of uses, the clock by which the least recently used file is found.
+    /// A counter of uses, which serves as the clock for finding the least recently used file.
     turn: u64,
 }
 
@@ -55,7 +55,8 @@ impl Shelf {
         let _ = create(&state.join(name));
     }
 
-    /// Opens the folder of this name in the state folder, or creates it. `tell` receives the line about a failure.
+    /// Opens the folder of this name in the state folder, creating it if necessary. `tell` receives the line about a
+    /// failure.
     pub fn open(
         state: &Path,
         name: &str,
@@ -71,12 +72,12 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// Returns true if there is a file of this name, whose content may still be wrong. Never waits for a disk.
+    /// Returns true if there is a file of this name, which may still turn out to be damaged. Never blocks on a disk.
     pub fn has(&self, name: &Digest) -> bool {
         self.bytes_of(name).is_some()
     }
 
-    /// Returns the length of the file of this name, if there is one. Never waits for a disk.
+    /// Returns the length of the file of this name, if there is one. Never blocks on a disk.
     pub fn bytes_of(&self, name: &Digest) -> Option<u64> {
         self.index().files.get(name).map(|kept| kept.bytes)
     }
@@ -133,7 +134,7 @@ impl Shelf {
         }
     }
 
-    /// Removes a file. One that cannot be removed is not used again.
+    /// Removes a file. A file that cannot be removed is not used again.
     pub fn remove(&self, name: &Digest) {
         let _ = fs::remove_file(self.path(name));
         let mut index = self.index();
@@ -164,7 +165,7 @@ fn create(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the files of a folder, the oldest first, and removes the remains of unfinished writes.
+/// Returns the files of a folder, the oldest first, and removes files left by interrupted writes.
 fn index_of(entries: impl Iterator<Item = io::Result<DirEntry>>) -> io::Result<Index> {
     let mut found = Vec::new();
     for entry in entries.take(2 * FILES_MAX) {
@@ -190,7 +191,7 @@ fn index_of(entries: impl Iterator<Item = io::Result<DirEntry>>) -> io::Result<I
     Ok(index)
 }
 
-/// Returns true for a file that no process writes any more: `NAME.PID.new`.
+/// Returns true for a file left by a process that no longer runs: `NAME.PID.new`.
 fn is_remains(name: &str) -> bool {
     let Some(name) = name.strip_suffix(NEW) else { return false };
     let pid = name.rsplit_once('.').and_then(|(_, pid)| pid.parse::<u32>().ok());
@@ -228,7 +229,7 @@ fn write(path: &Path, payload: &[u8]) -> io::Result<()> {
     written().inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
-/// Explains in one line why nothing is kept.
+/// Returns a line that explains why nothing is stored.
 fn unkept(folder: &Path, error: &io::Error) -> String {
     let folder = folder.display();
     format!(

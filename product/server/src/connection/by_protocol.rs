@@ -1,4 +1,4 @@
-//! Decisions that depend on the protocol of a connection. No other code branches on a connection's protocol.
+//! Decisions that depend on a connection's protocol. Only this module branches on it.
 
 use http::http1::OwnedHead;
 
@@ -10,8 +10,7 @@ use crate::limits::Limits;
 use crate::net::Socket;
 
 impl<S> Connection<S> {
-    /// Returns whether the connection carries several streams in frames. If so, its engine reports the requests as
-    /// events.
+    /// Returns whether the connection carries several streams in frames. Its engine then reports requests as events.
     pub fn takes_frames(&self) -> bool {
         self.protocol.framed().is_some()
     }
@@ -22,8 +21,8 @@ impl<S> Connection<S> {
         self.protocol.http1().map(|_| self.exchange_id(0))
     }
 
-    /// Returns whether request bodies arrive on streams. The engine then buffers them and uses flow control to hold
-    /// clients back.
+    /// Returns whether request bodies arrive on streams. The engine then buffers them, and flow control holds clients
+    /// back.
     pub fn keeps_bodies(&self) -> bool {
         self.protocol.framed().is_some()
     }
@@ -33,13 +32,12 @@ impl<S> Connection<S> {
         self.protocol.framed().is_none()
     }
 
-    /// Returns true if no response is due or being sent that could carry a pending answer to the client's TLS.
+    /// Returns true if no response is due or in progress that could carry a pending answer of TLS to the client.
     pub fn is_free_for_tls(&self) -> bool {
         self.protocol.http1().is_some() && !self.is_answering()
     }
 
-    /// Returns the form in which trailers reach the client. A client of HTTP/1.1 gets trailers only if it asks for
-    /// them.
+    /// Returns the trailers that the client accepts. A client of HTTP/1.1 gets trailers only if it asks for them.
     pub fn trailing(&self, asks_for_trailers: bool) -> Trailing {
         match &self.protocol {
             Protocol::Framed(_) => Trailing::InFrames,
@@ -64,8 +62,8 @@ impl<S> Connection<S> {
         self.protocol.http1_mut().and_then(|http1| http1.passing()).is_some_and(|passing| passing.go_on(now))
     }
 
-    /// Handles the state after a refusal: over HTTP/1.1, further bytes of the client are read and discarded. Returns
-    /// whether the client unexpectedly speaks TLS, so that it understands only an alert.
+    /// Handles the state after a refusal: over HTTP/1.1, further bytes from the client are read and discarded. Returns
+    /// whether the client unexpectedly uses TLS, so that it understands only an alert.
     pub fn on_refused(&mut self, speaks_tls: bool) -> bool {
         if self.protocol.framed().is_some() {
             return false;
@@ -74,7 +72,7 @@ impl<S> Connection<S> {
         speaks_tls && !self.channel.is_tls()
     }
 
-    /// Ends the task of a response that has departed. On a stream, the task ends with the stream.
+    /// Ends the task of a response that has departed. On a stream, the task ends together with the stream.
     pub fn end_task(&mut self) {
         if let Protocol::Http1(single) = &mut self.protocol {
             single.exchange.task = Task::None;
@@ -83,7 +81,7 @@ impl<S> Connection<S> {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Continues with the next HTTP/1.1 request, once every response that was made is sent.
+    /// Continues with the next HTTP/1.1 request once all responses made so far have been sent.
     pub fn on_sent(&mut self, now: ClientTime, limits: &Limits) {
         self.http1().on_sent(now, limits);
         if !self.http1().answering.closes() && self.channel.is_corked {

@@ -4,15 +4,15 @@ use http::Request;
 use http::gateway::claimed;
 use units::Nanos;
 
-/// The time for a handshake. A client's first flight has usually arrived when the connection is accepted, and the
-/// second arrives a round trip later.
+/// The maximum time for a handshake. A client's first flight has usually arrived when the connection is accepted, and
+/// the second one arrives a round trip later.
 pub const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// The transport security of a connection, from which it is decided whether a request came over TLS.
+/// The transport security of a connection. It decides whether a request came over TLS.
 #[derive(Debug, Clone, Copy)]
 pub struct Security {
     pub is_secure: bool,
-    /// Set if the peer is a proxy that reports how the requests came to it.
+    /// True if the peer is a trusted proxy, which reports how requests came to it.
     pub is_trusted: bool,
 }
 
@@ -27,12 +27,12 @@ impl Security {
 #[derive(Debug)]
 pub struct Channel {
     kind: ChannelKind,
-    /// No keys are agreed on yet.
+    /// True if no keys have been agreed on yet.
     pub is_handshaking: bool,
-    /// A flight of the handshake is being sent as a job. Nothing is read until it is sent, because no request can have
-    /// arrived.
+    /// True if a flight of the handshake is being sent as a job. Nothing is read until then, because no request can
+    /// have arrived.
     pub is_in_flight: bool,
-    /// The socket is corked: segments are held back until they are full.
+    /// True if the socket is corked, so that segments are held back until they are full.
     pub is_corked: bool,
 }
 
@@ -61,7 +61,7 @@ impl Channel {
         self.kind != ChannelKind::Tcp
     }
 
-    /// Falls back to plain TCP because the client does not speak TLS.
+    /// Falls back to plain TCP because the client does not use TLS.
     pub fn end_tls(&mut self) {
         *self = Channel::new(ChannelKind::Tcp);
     }

@@ -23,18 +23,18 @@ use crate::net::Socket;
 pub struct Connections<S> {
     slots: Slab<Connection<S>>,
     tokens: Tokens,
-    /// Tokens of connections with something to read, each once.
+    /// Tokens of the connections with something to read. Each token occurs once.
     queue: Turns<u64>,
     /// Counts the memory of all connections.
     account: Account,
     clock: ClientClock,
-    /// The number of open streams of HTTP/2 and HTTP/3 at the last count.
+    /// The number of open HTTP/2 and HTTP/3 streams at the last count.
     streams: usize,
-    /// A connection has ended since [`Connections::take_ended`] was last called.
+    /// True if a connection has ended since the last [`Connections::take_ended`].
     has_ended: bool,
-    /// The slots of connections that have frames or datagrams of their own to send; some may have been closed since.
+    /// The slots of connections that have frames or datagrams of their own to send. Some may have been closed since.
     outputs: VecDeque<usize>,
-    /// A spare buffer for frames. Only a connection that is sending has one.
+    /// A spare buffer for frames. Only connections that are sending have one.
     spare: Vec<u8>,
     pub datagrams: Shared,
 }
@@ -59,7 +59,7 @@ impl<S> IndexMut<usize> for Connections<S> {
     }
 }
 
-/// The connection of an exchange that has not ended.
+/// Returns the connection of an exchange, which must not have ended.
 impl<S> Index<ExchangeId> for Connections<S> {
     type Output = Connection<S>;
 
@@ -79,7 +79,8 @@ impl<S> IndexMut<ExchangeId> for Connections<S> {
 }
 
 impl<S> Connections<S> {
-    /// Creates an empty table; `account` counts the memory of its connections, and `clock` times their deadlines.
+    /// Creates an empty table. `account` counts the memory of its connections, and `clock` is the clock for their
+    /// deadlines.
     pub fn counted_in(account: Account, clock: ClientClock) -> Connections<S> {
         Connections {
             slots: Slab::new(),
@@ -108,7 +109,7 @@ impl<S> Connections<S> {
         self.slots.capacity()
     }
 
-    /// Frees the memory of the table behind the last connection.
+    /// Frees the memory of the table after the last connection.
     pub fn shrink(&mut self) {
         self.slots.shrink_to_fit();
         self.outputs.shrink_to_fit();
@@ -175,7 +176,7 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Opens a stream of the connection in this slot.
+    /// Opens a stream on the connection in this slot.
     pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
         let id = self.slots[at].exchange_id(stream);
         self.slots[at].protocol.streams_mut().into_iter().for_each(|streams| streams.begin(id));
@@ -188,29 +189,29 @@ impl<S> Connections<S> {
         self.get(at).is_some_and(|conn| conn.token == token).then_some(at)
     }
 
-    /// Returns the exchange of this name, or `None` if it has ended.
+    /// Returns the exchange with this name; `None` if it has ended.
     pub fn find(&mut self, id: ExchangeId) -> Option<&mut Exchange> {
         let at = self.slot(id.token())?;
         self.slots[at].protocol.exchange(id.stream).filter(|exchange| exchange.id == id)
     }
 
-    /// Returns the exchange of this name with its connection, or `None` if it has ended.
+    /// Returns the exchange with this name and its connection; `None` if it has ended.
     pub fn resolve(&self, id: ExchangeId) -> Option<(&Connection<S>, &Exchange)> {
         let connection = &self[self.slot(id.token())?];
         Some((connection, connection.protocol.exchanges().find(|exchange| exchange.id == id)?))
     }
 
-    /// Returns whether the exchange of this name has not ended.
+    /// Returns whether the exchange with this name is still open.
     pub fn is_open(&self, id: ExchangeId) -> bool {
         self.resolve(id).is_some()
     }
 
-    /// Returns an exchange that has not ended.
+    /// Returns an exchange, which must not have ended.
     pub fn exchange(&mut self, id: ExchangeId) -> &mut Exchange {
         self[id].exchange(id.stream)
     }
 
-    /// Queues a connection, so that the event loop reads it when it reaches the head of the queue.
+    /// Queues a connection. The event loop reads it when it reaches the head of the queue.
     pub fn queue(&mut self, at: usize) {
         let conn = &mut self.slots[at];
         if !std::mem::replace(&mut conn.input.is_queued, true) {
@@ -218,13 +219,13 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Queues a connection for an event that is handled when the connection is next read.
+    /// Queues a connection so that an event is handled when the connection is next read.
     pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);
     }
 
-    /// Queues a connection for bytes that arrived while its response was being sent.
+    /// Queues a connection because bytes arrived while its response was being sent.
     pub fn go_on(&mut self, at: usize) {
         let Some(conn) = self.get_mut(at) else { return };
         let Some(http1) = conn.protocol.http1() else { return };
@@ -234,12 +235,12 @@ impl<S> Connections<S> {
         }
     }
 
-    /// The number of queued connections; some of them may have ended.
+    /// The number of queued connections, some of which may have ended.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Removes the next connection from the queue; `None` if it has ended.
+    /// Removes the next connection from the queue; `None` if that connection has ended.
     pub fn unqueue(&mut self) -> Option<usize> {
         let token = self.queue.pop()?;
         let at = self.slot(token)?;
@@ -252,8 +253,8 @@ impl<S> Connections<S> {
         self.clock.at(now)
     }
 
-    /// Makes each HTTP/1.1 connection stop reading after the responses under way, or, if there are none, after the next
-    /// one.
+    /// Makes each HTTP/1.1 connection stop reading after the responses in progress or, if there are none, after the
+    /// next one.
     pub fn stop(&mut self) {
         self.slots
             .iter_mut()
@@ -268,14 +269,14 @@ impl<S> Connections<S> {
 }
 
 impl<S: Socket> Connections<S> {
-    /// Runs `act` on the engine of a connection, and queues the connection for the resulting output.
+    /// Calls `act` with the engine of a connection, and queues the connection because of the resulting output.
     pub fn with_engine<R>(&mut self, at: usize, act: impl FnOnce(&mut Engine) -> R) -> R {
         let result = act(self[at].engine());
         self.queue_output(at);
         result
     }
 
-    /// Asks the client of a request on a stream for the body, which the client may hold back until then (RFC 9110
+    /// Asks the client of a request on a stream to send the body, which the client may hold back until then (RFC 9110
     /// section 10.1.1).
     pub fn want_body(&mut self, id: ExchangeId, request: &Request, date: &HttpDate) {
         if !self[id].keeps_bodies() || request.body == BodyLength::None {
@@ -306,14 +307,14 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Sends GOAWAY, so that the client sends no more requests, if the connection carries several streams.
+    /// Sends GOAWAY, so that the client sends no more requests, if the connection carries streams.
     pub fn go_away(&mut self, at: usize) {
         if self[at].takes_frames() {
             self.with_engine(at, Engine::go_away);
         }
     }
 
-    /// Queues an HTTP/2 or HTTP/3 connection's own output, as [`Connections::queue_output`] does. Returns false for
+    /// Queues the own output of an HTTP/2 or HTTP/3 connection, like [`Connections::queue_output`]. Returns false for
     /// HTTP/1.1.
     pub fn queue_frames(&mut self, at: usize) -> bool {
         let has_frames = self[at].takes_frames();
@@ -323,8 +324,8 @@ impl<S: Socket> Connections<S> {
         has_frames
     }
 
-    /// Makes an interim response. Over HTTP/2 and HTTP/3 it becomes frames, which leave in this turn of the event loop;
-    /// over HTTP/1.1 its bytes are returned and the caller sends them.
+    /// Makes an interim response. Over HTTP/2 and HTTP/3 it becomes frames, which are sent in this turn of the event
+    /// loop. Over HTTP/1.1, returns the bytes for the caller to send.
     pub fn interim(&mut self, id: ExchangeId, response: Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
         if let Some(http1) = self[id].protocol.http1() {
             return http1.answering.interim(&response, date);
@@ -334,15 +335,15 @@ impl<S: Socket> Connections<S> {
         None
     }
 
-    /// Queues a connection's own output to leave in this turn of the event loop.
+    /// Queues a connection's own output to be sent in this turn of the event loop.
     pub fn queue_output(&mut self, at: usize) {
         if self[at].framed().note_output() {
             self.outputs.push_back(at);
         }
     }
 
-    /// Makes the frames of the next connection with output of its own, and returns the slot. `None` if the connection
-    /// has been closed, because another connection may have its slot.
+    /// Makes the frames of the next connection that has output of its own, and returns its slot. `None` if that
+    /// connection has been closed, because another one may have its slot.
     pub fn next_output(&mut self) -> Option<usize> {
         let at = self.outputs.pop_front()?;
         let is_queued = self.get_mut(at)?.protocol.framed_mut()?.take_output();
@@ -350,24 +351,24 @@ impl<S: Socket> Connections<S> {
         Some(at)
     }
 
-    /// Returns the instant at which the next connection must be handled for a reason other than its responses.
+    /// Returns the time at which the next connection must be handled for reasons other than its responses.
     pub fn timeout(&self) -> Option<Nanos> {
         if self.outputs.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
     }
 
-    /// The number of connections with output of their own, including closed ones.
+    /// The number of connections with output of their own, including closed connections.
     pub fn outputs(&self) -> usize {
         self.outputs.len()
     }
 
-    /// Gives a connection a buffer for frames; idle connections have none.
+    /// Gives a connection a buffer for frames, because idle connections have none.
     pub fn begin_frames(&mut self, at: usize) -> &mut Framed {
         let framed = self.slots[at].framed();
         framed.borrow(&mut self.spare);
         framed
     }
 
-    /// Takes the buffer back when all frames have left.
+    /// Takes the buffer back once all frames have been sent.
     pub fn end_frames(&mut self, at: usize) {
         if let Some(framed) = self.slots.get_mut(at).and_then(|connection| connection.protocol.framed_mut()) {
             framed.give_back(&mut self.spare);
@@ -388,7 +389,7 @@ impl<S: Socket> Connections<S> {
         self.datagrams.full().any(|at| self[at].number_below() == number)
     }
 
-    /// Returns an HTTP/3 connection, and the state shared by all of them.
+    /// Returns an HTTP/3 connection, and the state that all HTTP/3 connections share.
     pub fn with_datagrams(&mut self, at: usize) -> (&mut Connection<S>, &mut Shared) {
         (&mut self.slots[at], &mut self.datagrams)
     }
@@ -414,7 +415,7 @@ impl<S> Connections<S> {
         self.spare.capacity()
     }
 
-    /// The bytes of frames in memory that the socket of a connection has not taken.
+    /// The bytes of frames in memory that a connection's socket has not taken.
     pub fn frames_bytes(&mut self, at: usize) -> usize {
         self[at].framed().out.capacity()
     }

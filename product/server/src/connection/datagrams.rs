@@ -1,4 +1,4 @@
-//! HTTP/3 connections in the table of all connections: their datagrams in and out, and the timers of QUIC.
+//! HTTP/3 connections in the table of all connections: incoming and outgoing datagrams, and QUIC's timers.
 
 use std::mem::take;
 
@@ -11,8 +11,8 @@ use super::{Connections, Framed};
 use crate::net::{DatagramSink, Socket};
 
 impl<S: Socket> Connections<S> {
-    /// Hands down the pending datagrams of an HTTP/3 connection, then new datagrams for `room_bytes`. Returns whether
-    /// everything has left.
+    /// Sends the pending datagrams of an HTTP/3 connection, and then new datagrams for `room_bytes`. Returns whether
+    /// all of them were sent.
     pub fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let (connection, shared) = self.with_datagrams(at);
         let Some(socket) = connection.socket.quic() else { return true };
@@ -20,7 +20,7 @@ impl<S: Socket> Connections<S> {
         shared.hand_down(now, at, quic, socket, room_bytes)
     }
 
-    /// Removes a connection of HTTP/3 from the timers and from the list of full sockets.
+    /// Removes an HTTP/3 connection from the timers and from the list of full sockets.
     pub fn forget_datagrams(&mut self, at: usize) {
         let (connection, shared) = self.with_datagrams(at);
         if let Some(quic) = connection.framed().engine.http3() {
@@ -28,7 +28,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Passes a received datagram to its connection. Call [`Connections::follow`] next.
+    /// Passes a received datagram to its connection. Must be followed by [`Connections::follow`].
     pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
         let quic = quic(self[at].framed());
         if let Err(broken) = quic.session.receive(now, incoming) {
@@ -36,8 +36,8 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Passes the time to the connection whose QUIC timer was due first, and returns the slot of that connection;
-    /// `None` if no timer was due. Call [`Connections::follow`] next.
+    /// Passes the time to the connection whose QUIC timer was due first, and returns its slot; `None` if no timer was
+    /// due. Must be followed by [`Connections::follow`].
     pub fn on_timeout(&mut self, due: Nanos, now: Nanos) -> Option<usize> {
         let at = self.datagrams.due(due)?;
         let (connection, shared) = self.with_datagrams(at);
@@ -54,16 +54,15 @@ impl<S: Socket> Connections<S> {
         Some(at)
     }
 
-    /// Removes and returns the connections whose datagrams waited for room in a socket. Called when a socket has room
-    /// again.
+    /// Removes and returns the connections whose datagrams waited for room in a socket that has room again.
     pub fn take_full(&mut self) -> Vec<usize> {
         let full: Vec<usize> = take(&mut self.datagrams.full).into_values().collect();
         full.iter().for_each(|at| quic(self[*at].framed()).full = None);
         full
     }
 
-    /// Updates the state that depends on an HTTP/3 connection after an event: records its path and resumes responses
-    /// whose windows may be open. Returns true if QUIC holds nothing back, so that more may leave.
+    /// Updates the state that depends on an HTTP/3 connection after an event: records its path, and resumes responses
+    /// whose windows may be open. Returns true if QUIC holds nothing back, so that more may be sent.
     pub fn follow(
         &mut self,
         now: Nanos,

@@ -1,5 +1,5 @@
-//! The record of the bytes handed down on a connection and of their fate as TCP reports it. The caller queries the
-//! kernel, because that costs a system call.
+//! Records the bytes handed down on a connection and what TCP reports about them. The caller queries the kernel,
+//! because that costs a system call.
 
 use sched::line::{Look, Looks, Seen};
 use sched::{Account, Correction, TcpSent};
@@ -8,16 +8,16 @@ use units::wire::Framing;
 
 use crate::net::Status;
 
-/// The payload received before TCP is queried for its acknowledgements. They come to 1.5 KB if TCP acknowledges each
+/// The payload received before TCP is queried for its acknowledgements. They take 1.5 KB if TCP acknowledges every
 /// second segment.
 const UNSEEN_BYTES_MAX: u32 = 64 << 10;
 
-/// The charge to the link for acknowledging what a client sent.
+/// The charge to the link for acknowledging data from a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// An acknowledgement of this many wire bytes; 0 if a response may carry it.
+    /// An acknowledgement of this many wire bytes must be charged; 0 if a response may carry it.
     Charge(u64),
-    /// A query of TCP is due, whose report contains the charge.
+    /// TCP must be queried; the result contains the charge.
     Look,
 }
 
@@ -28,12 +28,12 @@ pub struct Delivery {
     told_bytes: u32,
     /// Payload received since the last report.
     unseen_bytes: u32,
-    /// Payload was received, and nothing has been handed down since that could carry its acknowledgement.
+    /// True if payload was received, and nothing that could carry its acknowledgement has been handed down since.
     is_unanswered: bool,
-    /// The socket took only a part of a write since the connection was last known to be fully acknowledged.
+    /// True if the socket has taken only part of a write since the connection was last known to be fully acknowledged.
     pub was_full: bool,
-    /// The policy's band of the connection's packets; `None` while they have the mark inherited from the listening
-    /// socket.
+    /// The band that the policy gives to the connection's packets; `None` while they have the mark inherited from the
+    /// listening socket.
     pub band: Option<u8>,
     /// The connection's place in the list of connections with unacknowledged bytes.
     pub listed: Listed,
@@ -43,7 +43,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Creates the record of a connection on which nothing has been handed down and of which TCP has not been queried.
+    /// Creates the record of a connection on which nothing has been handed down and for which TCP has not been queried.
     pub fn new(framing: Framing) -> Delivery {
         let (account, looks) = (Account::new(framing), Looks::default());
         Delivery {
@@ -59,7 +59,7 @@ impl Delivery {
         }
     }
 
-    /// The framing by which the connection cuts its payload into segments.
+    /// The way in which the connection cuts its payload into segments.
     pub fn framing(&self) -> Framing {
         self.account.framing()
     }
@@ -69,7 +69,7 @@ impl Delivery {
         self.sent_bytes
     }
 
-    /// Returns true once TCP has reported the bytes it sent.
+    /// Returns true once TCP has reported how many bytes it has sent.
     pub fn is_known(&self) -> bool {
         self.account.is_settled()
     }
@@ -84,9 +84,9 @@ impl Delivery {
         wire_bytes
     }
 
-    /// Records received payload and returns the charge that is due now. TCP acknowledges in packets of their own the
-    /// data to which no response is sent. Charged for a whole upload at its end, those acknowledgements once held every
-    /// response for four seconds.
+    /// Records received payload, and returns the charge that is due now. TCP acknowledges data without a response in
+    /// separate packets. When those acknowledgements were charged only at the end of a whole upload, they once held up
+    /// every response for four seconds.
     pub fn on_received(&mut self, payload_bytes: usize) -> Acknowledged {
         let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
         self.unseen_bytes = self.unseen_bytes.saturating_add(payload_bytes);
@@ -105,20 +105,20 @@ impl Delivery {
         sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
     }
 
-    /// Compares the charged bytes with the bytes that TCP has sent. Returns the correction, and what the report shows
-    /// about the line.
+    /// Compares the charged bytes with the bytes that TCP has sent. Returns the correction, and the evidence about the
+    /// line.
     pub fn settle(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
         let sent = self.sent(status);
         (self.account.settle(sent), self.look(now, status))
     }
 
-    /// Returns the wire bytes that TCP still has to send, and those of the acknowledgement of the client's FIN if the
+    /// Returns the wire bytes that TCP still has to send, including the acknowledgement of the client's FIN if the
     /// connection ends here. Called after [`Delivery::settle`] if TCP may not be queried again.
     pub fn foresee(&mut self, status: &Status, ends_connection: bool) -> u64 {
         self.account.foresee(status.unsent_bytes, ends_connection.into())
     }
 
-    /// Settles at the end of the connection, including the wire bytes of the closing segments.
+    /// Settles the account at the end of the connection, including the wire bytes of the closing segments.
     pub fn close(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
         // An ended connection holds no bytes: a reset discards the unsent ones.
         let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
@@ -127,7 +127,7 @@ impl Delivery {
         (correction, self.look(now, status))
     }
 
-    /// Returns the changes since the last look, so that each acknowledged byte is reported once over all responses.
+    /// Returns what changed since the last look, so that each acknowledged byte is reported once over all responses.
     /// Foreseen bytes stay charged.
     pub fn look(&mut self, now: Nanos, status: &Status) -> Look {
         let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
@@ -149,8 +149,8 @@ impl Delivery {
         self.looks.look(now, &seen, self.account.framing())
     }
 
-    /// Returns the payload and segments that TCP has sent. If the kernel does not count them, every byte that was
-    /// handed down and does not wait unsent counts as sent.
+    /// Returns the payload and segments that TCP has sent. If the kernel does not count them, all bytes that were
+    /// handed down and are not waiting unsent count as sent.
     fn sent(&mut self, status: &Status) -> TcpSent {
         (self.unseen_bytes, self.is_unanswered) = (0, false);
         status.sent.unwrap_or_else(|| {
@@ -161,7 +161,7 @@ impl Delivery {
     }
 }
 
-/// A connection's place in the list, if it has one.
+/// A connection's index in the list of connections with unacknowledged bytes, if it is in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed(u32);
 
@@ -174,7 +174,7 @@ impl Default for Listed {
 impl Listed {
     pub const NOWHERE: Listed = Listed(u32::MAX);
 
-    /// The place with this index.
+    /// Returns the entry for this index.
     pub fn place(index: usize) -> Listed {
         Listed(index as u32)
     }

@@ -1,4 +1,4 @@
-//! The protocols that carry several responses at once, as the write path uses them.
+//! The protocols that carry several responses at once, in the form that the write path uses.
 
 use http::ResponseHead;
 use http2::{BodyRead, Broken, Event, Priority};
@@ -34,7 +34,7 @@ impl Engine {
         ask!(self, session => session.event())
     }
 
-    /// Keeps the body of the request reported last until it is read. Returns false if it was discarded.
+    /// Stores the body of the last reported request until it is read. Returns false if it was discarded already.
     pub fn want_body(&mut self, stream: u32) -> bool {
         ask!(self, session => session.want_body(stream))
     }
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Adds an interim head (1xx) before a response; the connection then has output to send. Returns false if the
+    /// Queues an interim head (1xx) before a response; the connection then has output to send. Returns false if the
     /// stream is closed.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         ask!(self, session => session.interim(stream, head))
@@ -81,7 +81,7 @@ impl Engine {
         })
     }
 
-    /// Returns true if part of an HTTP/2 request may have arrived.
+    /// Returns true if part of an HTTP/2 request may have been received.
     pub fn has_part(&self) -> bool {
         matches!(self, Engine::Http2(session) if session.has_part())
     }
@@ -91,7 +91,7 @@ impl Engine {
         if let Engine::Http2(session) = self { session.part_bytes() } else { 0 }
     }
 
-    /// Returns the reason why the connection cannot continue, once, if receiving did not report it.
+    /// Returns, once, the reason why the connection cannot continue, if receiving has not reported it.
     pub fn broken(&mut self) -> Option<Broken> {
         match self {
             Engine::Http2(_) => None,
@@ -99,7 +99,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if no keys are agreed on yet. Always false over TCP, where TLS handshakes outside the engine.
+    /// Returns true if no keys have been agreed on yet. Always false over TCP, where TLS handshakes happen outside the
+    /// engine.
     pub fn is_handshaking(&self) -> bool {
         match self {
             Engine::Http2(_) => false,
@@ -107,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the client has acknowledged everything, including GOAWAY, or is gone. Always true over TCP,
+    /// Returns true if the client has acknowledged everything, including GOAWAY, or has gone. Always true over TCP,
     /// where the kernel tracks acknowledgements.
     pub fn is_acknowledged(&self) -> bool {
         match self {
@@ -119,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if everything has left. Always true over TCP, where frames are handed to the socket.
+    /// Returns true if everything was sent. Always true over TCP, where frames are handed to the socket.
     pub fn has_left(&mut self) -> bool {
         match self {
             Engine::Http2(_) => true,
@@ -135,7 +136,7 @@ impl Engine {
         ask!(self, session => session.cancel(stream));
     }
 
-    /// The connection's flow-control window; 0 if the client allows no more bytes.
+    /// The connection's flow-control window; 0 if the client permits no more bytes.
     pub fn window(&mut self) -> u32 {
         ask!(self, session => session.window())
     }
@@ -145,7 +146,7 @@ impl Engine {
         ask!(self, session => session.stream_window(stream))
     }
 
-    /// Returns true if the protocol neither receives nor sends any more.
+    /// Returns true if the protocol no longer receives or sends anything.
     pub fn has_ended(&mut self) -> bool {
         match self {
             Engine::Http2(session) => session.has_ended(),
@@ -161,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// The HTTP/2 session, whose frames leave as bytes.
+    /// The HTTP/2 session, whose frames are sent as bytes.
     pub fn http2(&mut self) -> Option<&mut http2::Session> {
         match self {
             Engine::Http2(session) => Some(session),

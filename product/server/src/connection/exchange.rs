@@ -17,10 +17,11 @@ use crate::limits::Limits;
 use crate::upload::Upload;
 use crate::upstream::PassOn;
 
-/// The time for which a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
+/// The time that a closing connection waits for a silent client. It is long enough for a lost acknowledgement to be
+/// retransmitted.
 pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
-/// The number of streams an idle connection keeps capacity for.
+/// The number of streams for which an idle connection keeps memory.
 const STREAMS_KEPT: usize = 4;
 
 pub struct Exchange {
@@ -28,33 +29,33 @@ pub struct Exchange {
     pub task: Task,
     /// The class of the response being sent.
     pub class: u16,
-    /// False for HEAD on a stream: no body follows the head.
+    /// False for HEAD on a stream, where no body follows the head.
     pub has_body: bool,
-    /// The data for the access log and the objectives, while a response is found and sent.
+    /// Data for the access log and the objectives, kept while the response is prepared and sent.
     pub line: Option<Box<LogEntry>>,
 }
 
-/// The task that has to end before a response can be sent, or the sending.
+/// The task that must end before a response can be sent, or the sending itself.
 #[derive(Default)]
 pub enum Task {
     #[default]
     None,
-    /// The decision whether the client is let in is pending.
+    /// The decision whether to admit the client is pending.
     Deciding(Box<Deciding>),
     /// A disk thread is looking up the file.
     LookingUp(Box<PendingLookup>),
-    /// An upstream is producing it.
+    /// An upstream is producing the response.
     PassedOn(Box<KeptRequest>),
-    /// The request's body is arriving; the reply states its length.
+    /// The request's body is arriving; the reply will state its length.
     Receiving(Box<Receiving>),
     /// The response is being sent.
     Sending(JobId),
 }
 
-/// A request that is kept until it is answered.
+/// A request that is stored until it is answered.
 pub struct KeptRequest {
     request: OwnedRequest,
-    /// The upload of the body, while it arrives on a stream. Over HTTP/1.1 the connection holds the upload.
+    /// The upload of the body while it arrives on a stream. Over HTTP/1.1 it belongs to the connection.
     pub upload: Option<Box<Upload>>,
     _charge: Charge,
 }
@@ -77,16 +78,15 @@ impl KeptRequest {
     }
 }
 
-/// A received request that waits for the decision whether its client is let in.
+/// A received request that waits for the decision whether to admit its client.
 pub struct Deciding {
     came: Came,
-    /// The names of the fields about the client that are copied from the authorization server's response, if one is
-    /// queried.
+    /// The names of the fields to copy from the authentication server's response, if a server is queried.
     pub copied: Vec<String>,
     _charge: Charge,
 }
 
-/// A request as received, with the parts that only HTTP/1.1 has.
+/// A request as received, with additional data for HTTP/1.1.
 enum Came {
     Lines(OwnedHead),
     OnStream(OwnedRequest),
@@ -131,7 +131,7 @@ impl Deciding {
 /// A request whose body is arriving.
 pub struct Receiving {
     pub request: KeptRequest,
-    /// The bytes of the body so far.
+    /// The number of bytes of the body received so far.
     pub bytes: u64,
 }
 
@@ -144,24 +144,24 @@ pub struct PendingLookup {
 
 /// The reason why a file is looked up.
 pub enum Search {
-    /// The request itself names the file; this is the current step of the search. The number is the request's minor
-    /// version of HTTP/1. The upstreams run a script that is found.
+    /// The request itself names the file. The values are the current step of the search, the request's minor version of
+    /// HTTP/1, and the upstreams that run the file if it is a script.
     Own(SearchStep, u8, Option<Box<PassOn>>),
     /// The response of an upstream names the file.
     Named(Response<()>),
 }
 
-/// The exchanges of a client that speaks HTTP/2 or HTTP/3.
+/// The exchanges of a client over HTTP/2 or HTTP/3.
 pub struct Streams {
     /// The open exchanges, by stream number; at most [`http2::STREAMS_MAX`].
     open: Vec<Exchange>,
     /// The instant until which the connection may wait for its client.
     pub deadline: ClientTime,
-    /// The connection ends when its last stream has ended.
+    /// True if the connection ends with its last stream.
     pub is_leaving: bool,
-    /// The instant at which an ending connection is closed even if its client has not taken or acknowledged everything.
+    /// The time at which an ending connection is closed even if its client has not taken or acknowledged everything.
     pub ends_at: Option<ClientTime>,
-    /// The bytes its client had acknowledged when `ends_at` was set, over HTTP/3.
+    /// The bytes that the client had acknowledged when `ends_at` was set, over HTTP/3.
     acked_bytes: u64,
 }
 
@@ -242,9 +242,9 @@ impl Streams {
         self.open.capacity()
     }
 
-    /// Returns whether an ending connection still waits for its client, which has acknowledged `acked_bytes` so far but
-    /// not everything. The wait lasts one period, and another period each time the client acknowledged at least
-    /// `bytes_per_s_min` in the last one. The connection of a slower client ends.
+    /// Returns whether an ending connection continues to wait for its client, which has acknowledged `acked_bytes` so
+    /// far but not everything. The wait lasts one period, and is extended by another each time the client acknowledged
+    /// at least `bytes_per_s_min` in the last one. If the client is slower, the connection ends.
     pub fn waits_for(&mut self, now: ClientTime, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
         let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
         match self.ends_at {

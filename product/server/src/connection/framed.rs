@@ -1,9 +1,9 @@
-//! HTTP/2 and HTTP/3 connections. A grant becomes frames of the response to which it was given, sealed in records if
-//! the client speaks TLS, and leaves immediately. Room left in a granted segment goes to the connection's next
-//! response. `quic.rs` and `datagrams.rs` have the parts that only HTTP/3 needs.
+//! HTTP/2 and HTTP/3 connections. A grant is turned into frames of its response, which are sealed in records if the
+//! client uses TLS and sent immediately. Room left in a granted segment goes to the connection's next response.
+//! `quic.rs` and `datagrams.rs` have the parts that only HTTP/3 needs.
 //!
-//! Below the scheduler's decision waits at most the part of one grant that the socket did not take. That part goes
-//! first when the socket has room again, and nothing else is made on the connection before then.
+//! After the scheduler's decision, at most the part of one grant that the socket did not take has to wait. That part is
+//! sent first when the socket has room again, and nothing else is made on the connection before then.
 
 use std::mem::take;
 
@@ -23,25 +23,24 @@ use crate::clock::ClientTime;
 // Each stream that a client may open is a job.
 const _: () = assert!(http2::STREAMS_MAX as usize <= sched::JOBS_PER_CONNECTION_MAX);
 
-/// The maximum bytes of frames that a client may leave unread: a grant, and answers to the PINGs that it may send in a
-/// second or two.
+/// The maximum bytes of frames that a client may leave unread: a grant, plus answers to the PINGs of a second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
-/// The state that an HTTP/2 or HTTP/3 connection has in addition.
+/// The additional state of an HTTP/2 or HTTP/3 connection.
 pub struct Framed {
     pub engine: Engine,
     pub streams: Streams,
     pub id: ConnectionId,
-    /// Frames that were made and not yet handed down or sealed.
+    /// Frames that have been made and neither handed down nor sealed.
     pub out: Counted,
     /// The responses whose last bytes are among the frames in `out`.
     pub departing: Vec<Departure>,
-    /// Responses whose windows are shut.
+    /// Responses whose flow-control windows are shut.
     shut: Vec<JobId>,
     /// The number of responses on the connection.
     pub jobs: usize,
-    /// The bytes, in `out` and in records made before it, that are not charged to a response.
+    /// The bytes, in `out` and in records made earlier, that are not charged to a response.
     pub control_bytes: u64,
-    /// The connection is in the queue of connections with output of their own.
+    /// True if the connection is in the queue of connections with output of their own.
     has_output: bool,
 }
 
@@ -54,7 +53,7 @@ impl Framed {
         Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, has_output: false }
     }
 
-    /// Passes bytes received over HTTP/2 to the session, and makes its answers.
+    /// Passes bytes received over HTTP/2 to the session, and makes the session's answers.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
         let begin = self.out.len();
         let session = self.engine.http2().expect("datagrams are received as such");
@@ -90,14 +89,14 @@ impl Framed {
         open.into_iter().for_each(|job| scheduler.on_wait_over(now, job, Why::Stream));
     }
 
-    /// Blocks a response because the window of its stream, or the connection's, is shut.
+    /// Blocks a response because the window of its stream or connection is shut.
     pub fn on_shut(&mut self, id: JobId, scheduler: &mut Scheduler) {
         reserve_one(&mut self.shut);
         self.shut.push(id);
         scheduler.on_wait(id, Why::Stream);
     }
 
-    /// Returns the departures of responses whose last bytes were made and have not left, as failed.
+    /// Returns, as failed, the departures of responses whose last bytes were made but not sent.
     pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
         self.departing.drain(..).map(move |departure| Departure { failure: Some(failure()), ..departure })
     }
@@ -107,8 +106,8 @@ impl Framed {
         self.jobs += 1;
     }
 
-    /// The payload that fits into frames of `bytes_max`, without the overhead of records. Over HTTP/3, the payload of
-    /// full datagrams of the current size.
+    /// Returns the payload that fits into frames of `bytes_max`, without the overhead of records. Over HTTP/3, returns
+    /// the payload of full datagrams of the current size.
     pub fn room_bytes(&self, bytes_max: u64, segment_bytes: u64, overhead_bytes: u64) -> u64 {
         if let Some(datagram_bytes) = self.engine.datagram_bytes() {
             return bytes_max.div_ceil(segment_bytes) * datagram_bytes;
@@ -135,13 +134,13 @@ impl Framed {
         self.out.capacity() + self.engine.alive_bytes()
     }
 
-    /// Returns true if everything left to send waits for the reader; `silent` counts the responses that wait for their
-    /// producers.
+    /// Returns true if everything that is left to send waits for the reader. `silent` counts the responses that wait
+    /// for their producers.
     pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
         !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
     }
 
-    /// Returns true if a response is not completely made, or has not left.
+    /// Returns true if a response is not completely made or not completely sent.
     pub fn has_responses(&self) -> bool {
         self.jobs > 0 || !self.departing.is_empty()
     }
@@ -154,14 +153,14 @@ impl Framed {
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
-    /// The bytes charged to no response that leave in the first segment of the next response: all of them or none. None
-    /// leave if less than [`ROOM_BYTES_MIN`] of the room would remain for the response.
+    /// The bytes, charged to no response, that are sent in the first segment of the next response: either all of them
+    /// or none. It is none if less than [`ROOM_BYTES_MIN`] would remain for the response.
     pub fn joining_bytes(&self, room: Room) -> u64 {
         let has_room = room.left_bytes() >= self.control_bytes.saturating_add(ROOM_BYTES_MIN);
         if has_room { self.control_bytes } else { 0 }
     }
 
-    /// Takes a spare buffer for frames; idle connections have none.
+    /// Takes a spare buffer for frames, because idle connections have none.
     pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.out.capacity() == 0 && self.engine.http2().is_some() {
             *self.out.edit() = take(spare);

@@ -1,4 +1,4 @@
-//! Frames on their way down: the frames of a connection's responses are handed to its socket.
+//! Hands the frames of a connection's responses to its socket.
 
 use std::io::{self, IoSlice};
 use std::mem::take;
@@ -14,7 +14,7 @@ use crate::net::{Down, Sink, Socket};
 
 /// The outcome of [`Connections::hand_down`].
 pub struct HandedDown {
-    /// True if all frames that were made have left.
+    /// True if all frames that were made have been sent.
     pub is_all: bool,
     /// True if responses are in flight.
     pub has_jobs: bool,
@@ -23,8 +23,8 @@ pub struct HandedDown {
 }
 
 impl<S: Socket> Connections<S> {
-    /// Hands down the frames that were made; over HTTP/3, first makes datagrams of up to `room_bytes`. Adds the
-    /// responses whose last bytes have left to `departures`. Returns `None` if there was nothing to hand down, and
+    /// Hands down the frames that were made. Over HTTP/3, first makes datagrams of up to `room_bytes`. Adds the
+    /// responses whose last bytes were sent to `departures`. Returns `None` if there was nothing to hand down, and
     /// always over HTTP/1.1.
     pub fn hand_down(
         &mut self,
@@ -65,8 +65,8 @@ impl<S: Socket> Connections<S> {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Begins HTTP/2 or HTTP/3, which carries several responses at a time in frames. `id` names the connection in the
-    /// scheduler. The client need not send anything before `deadline`.
+    /// Switches to HTTP/2 or HTTP/3, which carry several responses at the same time in frames. `id` is the connection's
+    /// name in the scheduler. The client need not send anything before `deadline`.
     pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: ClientTime) {
         let mut framed = Framed::new(engine, id, deadline, self.held.account());
         // The ticket of the TLS handshake.
@@ -81,14 +81,14 @@ impl<S: Socket> Connection<S> {
         Some(id)
     }
 
-    /// The payload of frames in `bytes_max` wire bytes; `None` over HTTP/1.1, which has no frames.
+    /// The payload that frames of `bytes_max` wire bytes can carry; `None` over HTTP/1.1, which has no frames.
     pub fn frames_room_bytes(&self, bytes_max: u64) -> Option<u64> {
         let segment_bytes = self.delivery.framing().segment_bytes;
         let framed = self.protocol.framed()?;
         Some(framed.room_bytes(bytes_max, segment_bytes, self.record_overhead()))
     }
 
-    /// The bytes of frames that the client has not taken, as far as the kernel reports.
+    /// The bytes of frames that the client has not taken, as far as the kernel reports them.
     pub fn unread_bytes(&mut self) -> u64 {
         let in_socket_bytes = self.socket.status().unsent_bytes;
         let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
@@ -100,7 +100,7 @@ impl<S: Socket> Connection<S> {
         self.protocol.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }
 
-    /// Hands down all frames that were made, in records if the client speaks TLS. After an error the rest waits.
+    /// Hands down all frames that were made, in records if the client uses TLS. After an error the rest waits.
     pub fn hand_down(&mut self) -> io::Result<()> {
         let (Some(socket), Some(framed)) = (self.socket.tcp(), self.protocol.framed_mut()) else { return Ok(()) };
         let mut taken = 0;
@@ -120,7 +120,8 @@ fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Seals a few records at a time, and no more until those have left. Drops the bytes that can no longer be sealed.
+/// Seals a few records at a time, and further ones only after those have been sent. Drops bytes that can no longer be
+/// sealed.
 fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
     if !session.can_seal() {
         *taken = out.len();

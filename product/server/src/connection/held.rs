@@ -1,13 +1,13 @@
-//! The memory of a connection that its own buffers do not count. It consists of table entries, of the memory that
-//! libraries hold, taken from measurements (resident memory of a thousand connections, docs/notebook/attacks.md), and
-//! of HTTP/1.1 requests that are incomplete or wait.
+//! The memory of a connection that its own buffers do not count: table entries, memory held by libraries (based on the
+//! resident memory of a thousand connections, docs/notebook/attacks.md), and HTTP/1.1 requests that are incomplete or
+//! waiting.
 
 use units::memory::{Account, Charge};
 
 use super::Connection;
 
-/// The bytes of the connection's slots in the tables of connections, lower layers and names, if a third of the slots is
-/// free.
+/// The bytes of a connection's slots in the tables of connections, lower layers and names, assuming that a third of the
+/// slots is free.
 const TABLES_BYTES: usize = 1 << 10;
 /// The bytes of a client's TLS session.
 const TLS_BYTES: usize = 9 << 10;
@@ -19,8 +19,8 @@ const HTTP1_STREAM_BYTES: usize = 1 << 10;
 const HTTP2_STREAM_BYTES: usize = 1 << 10;
 const HTTP3_STREAM_BYTES: usize = 2 << 10;
 
-/// The minimum size of waiting requests, or of an incomplete one, that is a reason to end their connection when memory is
-/// short; nearly all clients stay below it.
+/// The minimum size of waiting or incomplete requests for which a connection is ended when memory is short. Nearly all
+/// clients stay below it.
 pub const WAITING_BYTES_MIN: u64 = 4 << 10;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// The bytes of a connection with this protocol and `streams` requests and responses under way.
+    /// Returns the bytes of a connection with this protocol and `streams` requests and responses in progress.
     fn bytes(self, streams: usize) -> usize {
         let (fixed_bytes, stream_bytes) = match self {
             Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
@@ -51,7 +51,7 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Held {
     charge: Charge,
-    /// Counts the bytes that upstreams have sent and the client has not taken. They have a bound of their own, so that
+    /// The account of bytes that upstreams have sent and the client has not taken. It has a bound of its own, so that
     /// an upload cannot keep responses waiting.
     responses: Account,
     /// The number of open streams of HTTP/2 and HTTP/3 at the last count.
@@ -59,12 +59,14 @@ pub struct Held {
     requests: Requests,
 }
 
-/// The waiting requests of a connection. They wait for their own rest, for an earlier response or for an upstream.
+/// The waiting requests of a connection. They wait for their own remaining bytes, for an earlier response or for an
+/// upstream.
 #[derive(Debug, Default)]
 struct Requests {
     /// The bytes of requests that had been taken at the last look, modulo 4 GiB.
     taken_bytes: u32,
-    /// The number of successive looks, up to the last one, since each of which hardly any waiting bytes were taken.
+    /// The number of consecutive looks, up to the last one, at which hardly any waiting bytes had been taken since the
+    /// one before.
     idle_looks: u8,
 }
 
@@ -108,12 +110,12 @@ impl Held {
         self.charge.bytes()
     }
 
-    /// Records, about once a second, the bytes of requests that wait and the bytes taken so far.
+    /// Records, about once a second, the bytes of waiting requests and the bytes taken so far.
     pub fn look_at_requests(&mut self, bytes: u64, taken_bytes: u64) {
         self.requests.look(bytes, taken_bytes);
     }
 
-    /// The number of successive looks at which requests waited and hardly any of their bytes were taken.
+    /// The number of consecutive looks at which requests waited and hardly any of their bytes had been taken.
     pub fn idle_looks(&self) -> u8 {
         self.requests.idle_looks
     }
@@ -124,8 +126,8 @@ impl Held {
 }
 
 impl<S> Connection<S> {
-    /// Recounts the connection's memory outside its buffers, which count themselves. Called after a change of protocol
-    /// and when a request has arrived or ended.
+    /// Counts again the connection's memory outside its buffers, which count themselves. Called after a change of
+    /// protocol, and when a request has arrived or ended.
     pub fn count(&mut self) {
         let bytes = self.own_bytes();
         self.held.charge.set(bytes);
@@ -134,7 +136,7 @@ impl<S> Connection<S> {
         self.held.streams = self.protocol.streams().map_or(0, |streams| streams.count() as u32);
     }
 
-    /// The bytes of the connection's own part.
+    /// The bytes of the connection's own memory.
     pub fn own_bytes(&self) -> usize {
         let protocol = match (self.takes_frames(), self.channel.is_tls()) {
             _ if self.channel.is_quic() => Protocol::Http3,

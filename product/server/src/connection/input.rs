@@ -1,25 +1,26 @@
 //! The reading side of a connection.
 
-/// The maximum number of small parts of a request (each less than a segment) that are acknowledged immediately.
+/// The maximum number of small parts of a request (smaller than a segment) that are acknowledged immediately.
 const SMALL_PARTS_MAX: u8 = 16;
-/// The minimum segment size: the datagram that every IPv4 host must accept, less headers (RFC 9293 section 3.7.1). It
+/// The minimum segment size: the datagram that every IPv4 host must accept, minus headers (RFC 9293 section 3.7.1). It
 /// guards against nonsensical values.
 pub const SEGMENT_BYTES_MIN: u32 = 88;
 
-/// The input left to read on a connection.
+/// Input that is still to be read on a connection.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// Set if bytes have arrived that were not read yet.
+    /// True if bytes have arrived that were not read yet.
     pub is_readable: bool,
-    /// The connection is in the worker's queue of connections to be read.
+    /// True if the connection is in the worker's queue of connections to read.
     pub is_queued: bool,
-    /// Set if the event loop left the connection before all kept bytes were parsed.
+    /// True if the event loop left the connection before all stored bytes were parsed.
     pub is_cut: bool,
-    /// The client sends no more. The end of the stream follows the last bytes, and no other event reports it.
+    /// True if the client sends nothing more. The end of the stream follows the last bytes, and no other event reports
+    /// it.
     pub has_ended: bool,
-    /// The number of parts, each less than a segment, received of an incomplete request.
+    /// The number of parts, each smaller than a segment, that were received of an incomplete request.
     small_parts: u8,
-    /// Only part of a TLS record or of HTTP/2 frames has arrived; it may belong to a request.
+    /// True if only part of a TLS record or of HTTP/2 frames has arrived; it may belong to a request.
     pub has_part: bool,
 }
 
@@ -29,10 +30,11 @@ impl Input {
         self.is_readable || self.is_cut
     }
 
-    /// Records that `bytes` were received, and whether they leave a request incomplete. Returns whether they should be
-    /// acknowledged immediately: a client may hold back the rest of its request until the beginning is acknowledged
+    /// Records that `bytes` were received, and whether a request is still incomplete. Returns whether the bytes should
+    /// be acknowledged immediately: a client may hold back the rest of its request until its first part is acknowledged
     /// (Nagle's algorithm, RFC 9293 section 3.7.4), and no response carries the acknowledgement. Such a client has sent
-    /// a whole segment before, or a few small parts. A flood of small parts is not worth a system call each.
+    /// either a full segment or a few small parts. In a flood of small parts, acknowledging each is not worth a system
+    /// call.
     pub fn on_received(&mut self, bytes: usize, is_incomplete: bool) -> bool {
         if !is_incomplete || self.is_cut {
             self.small_parts = 0;

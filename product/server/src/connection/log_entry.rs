@@ -7,43 +7,43 @@ use units::memory::{Account, Charge};
 use super::UpstreamEntry;
 use crate::logging::{Log, Requested};
 
-/// The data for the access log and the objectives of a response that is still being sent.
+/// The data for the access log and the objectives while a response is being sent.
 pub struct LogEntry {
-    /// The log to which the line is written, if any, even if the sites have changed since.
+    /// The log for the line, if any. It does not change if the sites are reloaded meanwhile.
     pub log: Option<Arc<Log>>,
     request: RequestText,
     /// Set if an upstream answers the request.
     pub passed_on: Option<Box<UpstreamEntry>>,
-    /// The body passes through a stage, so its size is known only when it has been sent.
+    /// True if the body passes through a stage, so that its size is known only after it was sent.
     pub is_staged: bool,
-    /// The response counts for the objectives of its class.
+    /// True if the response counts for the objectives of its class.
     pub is_measured: bool,
-    /// The number of its site in the metrics.
+    /// The number of the site in the metrics.
     pub site: u32,
-    /// The response time is compared with the time under round-robin sending.
+    /// True if the response time is compared with the time that it would have if responses took turns.
     pub is_compared: bool,
-    /// The reason why it was refused.
+    /// The reason why the request was refused, if it was.
     pub reason: Option<&'static str>,
     pub status: u16,
     pub body_bytes: u64,
     /// Always far below 4 GiB.
     pub head_bytes: u32,
-    /// The bytes of the response that were sent and are already counted in the metrics and the objectives.
+    /// The sent bytes of the response that the metrics and the objectives already include.
     pub counted_bytes: u64,
     pub arrived_at: Nanos,
-    /// Counts the text of the request, which a client may make as long as a head.
+    /// The charge for the text of the request, which a client may make as long as a head.
     charge: Option<Charge>,
-    /// When the kernel took the first byte, if that was before the response became a job.
+    /// The time at which the kernel took the first byte, if that was before the response became a job.
     pub first_byte_at: Option<Nanos>,
 }
 
 /// A request as the access log shows it.
 struct RequestText {
-    /// Method, target, referer, user agent, host and user, concatenated. The form is compact because the client decides
-    /// how long the entry is kept, and may have up to a hundred of them.
+    /// The method, target, referer, user agent, host and user, concatenated. The form is compact because the client
+    /// determines how long the entry is kept, and may have up to a hundred entries.
     text: Box<[u8]>,
-    /// The end of each part in `text`. If the method is empty, the target holds the bytes received in place of a
-    /// request line.
+    /// The end of each part in `text`. If the method is empty, the target is the received bytes instead of a request
+    /// line.
     ends: [u32; 6],
     has_referer: bool,
     has_user_agent: bool,
@@ -54,7 +54,7 @@ struct RequestText {
 }
 
 impl LogEntry {
-    /// Creates the entry of a request, with this user if the client logged in.
+    /// Creates the entry of a request, with this user if the client has logged in.
     pub fn new(
         request: &Request,
         version: (u8, u8),
@@ -116,8 +116,8 @@ impl LogEntry {
         self.request.text.len()
     }
 
-    /// The version of HTTP, major and minor: 1.0, 1.1 (also for later minor versions of 1, which are served as 1.1),
-    /// 2.0 or 3.0.
+    /// The HTTP version, major and minor: 1.0, 1.1 (also for later minor versions of 1, which are served as 1.1), 2.0
+    /// or 3.0.
     pub fn protocol(&self) -> (u8, u8) {
         let (major, minor) = self.request.version;
         (major, minor.min(1))
@@ -135,7 +135,7 @@ impl LogEntry {
         }
     }
 
-    /// Counts the entry's memory in this account until the entry is dropped.
+    /// Charges the entry's memory to this account until the entry is dropped.
     pub fn count_in(&mut self, account: &Account) {
         self.charge = Some(Charge::new(account, self.request.text.len()));
     }

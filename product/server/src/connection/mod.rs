@@ -1,5 +1,5 @@
-//! Client connections: the bytes received and sent on them, and the progress of both. This module does not depend on
-//! the scheduler's order or on the pace.
+//! Client connections: the bytes received and sent on them, and their state. This module does not depend on the
+//! scheduler's order or on the pace.
 
 mod by_protocol;
 mod channel;
@@ -63,22 +63,22 @@ const HTTP_1: u8 = 1;
 const HTTP_2: u8 = 2;
 const HTTP_3: u8 = 3;
 
-/// A client connection, from its acceptance to its end. An idle one holds no buffers. Its state applies to all
-/// responses on it: a TCP retransmission is charged once, a full socket holds up all of them, and they have the same
+/// A client connection, from its acceptance to its end. It holds no buffers while idle. Its state applies to all
+/// responses on it: a TCP retransmission is charged once, a full socket blocks all of them, and they have the same
 /// reader, slow or not.
 pub struct Connection<S> {
-    /// The name of the connection in events, and a part of the names of its exchanges.
+    /// The name of the connection in events. It is also part of its exchanges' names.
     pub token: u64,
     pub socket: S,
     /// The index of the client's entry in the table of clients.
     pub client: u32,
     pub peer: Peer,
-    /// The TLS session, if the client speaks TLS over TCP.
+    /// The TLS session, if the client uses TLS over TCP.
     pub session: Option<Box<Session>>,
     pub channel: Channel,
     pub input: Input,
     pub protocol: Protocol,
-    /// Set once a response was sent on it.
+    /// True once a response has been sent on the connection.
     pub has_answered: bool,
     /// The account of the connection's memory.
     pub held: Held,
@@ -96,9 +96,9 @@ pub struct Opening<S> {
     pub client: u32,
     pub peer: SocketAddr,
     pub framing: Framing,
-    /// The TLS session, if the client speaks TLS over TCP.
+    /// The TLS session, if the client uses TLS over TCP.
     pub session: Option<Box<Session>>,
-    /// Counts the memory of its buffers.
+    /// Counts the memory of the connection's buffers.
     pub account: Account,
 }
 
@@ -107,12 +107,12 @@ pub struct Opening<S> {
 pub struct Aside {
     /// The number of the caller's bytes that were taken.
     pub bytes: usize,
-    /// The bytes on the wire that no grant covers. The caller charges the link for them.
+    /// Bytes on the wire without a grant. The caller must charge them to the link.
     pub wire_bytes: u64,
 }
 
 impl<S> Connection<S> {
-    /// Creates a connection on which nothing has been received or sent. It waits for its first request.
+    /// Creates a connection on which nothing has been received or sent. It waits for the first request.
     pub fn new(now: ClientTime, opening: Opening<S>, limits: &Limits) -> Connection<S> {
         let Opening { token, socket, kind, client, peer, framing, mut session, account } = opening;
         session.iter_mut().for_each(|session| session.count_in(&account));
@@ -137,13 +137,12 @@ impl<S> Connection<S> {
         self.protocol.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
     }
 
-    /// The state of HTTP/1.1. Panics if the client speaks HTTP/2 or HTTP/3.
+    /// The state of HTTP/1.1. Panics for HTTP/2 or HTTP/3.
     pub fn http1(&mut self) -> &mut Http1 {
         self.protocol.http1_mut().expect("it speaks HTTP/1.1")
     }
 
-    /// Returns the session that makes the frames. The session's own frames leave once [`Connections::queue_output`] is
-    /// called.
+    /// Returns the session that makes the frames. To send the session's own frames, call [`Connections::queue_output`].
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.framed().engine
     }
@@ -164,7 +163,7 @@ impl<S> Connection<S> {
         SocketAddr::new(self.peer.address, self.peer.port)
     }
 
-    /// Returns the client of the request on this stream: the peer, or the client for which the peer passed it on.
+    /// Returns the client of the request on this stream: the peer, or the client for which the peer has passed it on.
     pub fn client_of(&self, stream: u32) -> u32 {
         self.origin(stream).map_or(self.client, |origin| origin.client)
     }
@@ -174,8 +173,8 @@ impl<S> Connection<S> {
         self.origin(stream).map_or(self.peer.address, |origin| origin.address)
     }
 
-    /// Returns the address and port of the client of the request on this stream. The port is 0 if a proxy passed the
-    /// request on, because proxies do not report it.
+    /// Returns the address and port of the client of the request on this stream. The port is 0 if a proxy has passed
+    /// the request on, because proxies do not report ports.
     pub fn client_address(&self, stream: u32) -> SocketAddr {
         self.origin(stream).map_or_else(|| self.peer(), |origin| SocketAddr::new(origin.address, 0))
     }
@@ -184,7 +183,7 @@ impl<S> Connection<S> {
         self.peer.origins.as_ref()?.of(stream)
     }
 
-    /// Returns true if the peer is a proxy that is trusted to report its clients.
+    /// Returns true if the peer is a trusted proxy, whose reports about its clients are accepted.
     pub fn is_trusted(&self) -> bool {
         self.peer.origins.is_some()
     }
@@ -198,20 +197,20 @@ impl<S> Connection<S> {
         Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
     }
 
-    /// Returns true if a PROXY protocol header must come before anything else.
+    /// Returns true if a PROXY protocol header must precede everything else.
     pub fn awaits_header(&self) -> bool {
         self.peer.origins.as_ref().is_some_and(|origins| origins.header.is_some())
     }
 
-    /// Returns the client's priority for the response on this stream (RFC 9218). A connection that carries requests of
-    /// many clients has none (section 13.1).
+    /// Returns the client's priority for the response on this stream (RFC 9218). There is none on a connection that
+    /// carries requests of many clients (section 13.1).
     pub fn precedence(&mut self, stream: u32) -> Precedence {
         let is_trusted = self.is_trusted();
         let framed = self.protocol.framed_mut().filter(|_| !is_trusted);
         framed.map_or(Precedence::default(), |framed| framed.engine.precedence(stream))
     }
 
-    /// Returns the HTTP version of its client, major and minor; the minor version is 0 from HTTP/2 on.
+    /// Returns the client's HTTP version, major and minor; the minor version is 0 from HTTP/2 on.
     pub fn version(&self, minor_version: u8) -> (u8, u8) {
         match self {
             connection if connection.channel.is_quic() => (HTTP_3, 0),
@@ -220,12 +219,12 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Returns the name of the exchange on this stream, whether it is open or not.
+    /// Returns the name of the exchange on this stream, even if it is not open.
     pub fn exchange_id(&self, stream: u32) -> ExchangeId {
         ExchangeId::new(self.token, stream)
     }
 
-    /// Returns the exchange on this stream, or over HTTP/1.1 the connection's only exchange.
+    /// Returns the exchange on this stream or, over HTTP/1.1, the connection's only exchange.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
         self.protocol.exchange(stream).expect("its stream is open")
     }
@@ -248,7 +247,7 @@ impl<S> Connection<S> {
         if self.protocol.http1().is_some_and(|http1| http1.answering.closes()) { End::Finish } else { End::Open }
     }
 
-    /// Returns true if the connection is not read until its response or handshake flight has been sent.
+    /// Returns true if the connection is not read until its response or handshake flight was sent.
     pub fn is_answering(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.answering.is_on() || self.channel.is_in_flight)
     }
@@ -267,8 +266,8 @@ impl<S> Connection<S> {
         self.protocol.deadline()
     }
 
-    /// Records whether only part of a TLS record or of a frame has arrived. The rest must arrive before `until`, as for
-    /// a request head.
+    /// Records whether only part of a TLS record or of a frame has arrived. The rest must arrive before `until`, like a
+    /// request head.
     pub fn note_part(&mut self, has_part: bool, until: ClientTime) {
         let begins = has_part && !self.input.has_part;
         self.input.has_part = has_part;
@@ -277,7 +276,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Returns the instant since which an idle connection has been idle, calculated from its deadline.
+    /// Returns the time since which an idle connection has been idle, calculated from its deadline.
     pub fn idle_since(&self, limits: &Limits) -> ClientTime {
         if self.channel.is_handshaking {
             return self.deadline() - HANDSHAKE_TIMEOUT;
@@ -285,28 +284,28 @@ impl<S> Connection<S> {
         limits.idle_since(self.deadline(), self.has_answered)
     }
 
-    /// Returns true if no request is open and none is known to be arriving.
+    /// Returns true if no request is in progress and none is known to be arriving.
     pub fn is_idle(&self) -> bool {
         let has_part = self.input.has_part && !self.is_lingering();
         !self.input.is_readable && !has_part && self.protocol.is_unasked()
     }
 
-    /// Returns whether the last response is sent and further bytes from the client are read and dropped.
+    /// Returns whether the last response was sent and further bytes from the client are read and dropped.
     pub fn is_lingering(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.is_lingering())
     }
 
-    /// The bytes kept of a handshake, or of a request whose head is incomplete.
+    /// The stored bytes of a handshake, or of a request whose head is incomplete.
     pub fn part_bytes(&self) -> u64 {
         self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.part_bytes()) as u64
     }
 
-    /// The bytes kept of a handshake, or of requests that are incomplete or waiting.
+    /// The stored bytes of a handshake, or of requests that are incomplete or waiting.
     pub fn kept_bytes(&self) -> u64 {
         self.begun_bytes() + self.protocol.http1().map_or(0, |http1| http1.kept_bytes()) as u64
     }
 
-    /// The bytes kept of a handshake or of an HTTP/2 header block.
+    /// The stored bytes of a handshake or of an HTTP/2 header block.
     fn begun_bytes(&self) -> u64 {
         let handshake_bytes = self.session.as_ref().map_or(0, |session| session.handshake_bytes());
         let block_bytes = self.protocol.framed().map_or(0, |framed| framed.engine.part_bytes());
@@ -318,14 +317,14 @@ impl<S> Connection<S> {
         self.protocol.http1().is_some_and(|http1| http1.has_part())
     }
 
-    /// Returns whether an HTTP/1.1 response is under way, after which the connection can be ended.
+    /// Returns whether an HTTP/1.1 response is in progress, after which the connection can be ended.
     pub fn ends_behind_response(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.answering.is_on())
     }
 }
 
 impl<S: Socket> Connection<S> {
-    /// Hands down sealed bytes between responses, for example a reply to a TLS message of the client. No grant covers
+    /// Sends sealed bytes between responses, for example a reply to a TLS message from the client. No grant covers
     /// these few bytes.
     pub fn send_sealed(&mut self) -> Aside {
         let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return Aside::default() };
@@ -335,7 +334,8 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Sends bytes between responses, like [`Connection::send_sealed`], and returns how many were taken. Over TLS they
-    /// are sealed, and the part without room leaves before anything else. After the end of the session nothing leaves.
+    /// are sealed, and any part without room is sent before anything else. Nothing is sent after the end of the
+    /// session.
     pub fn send_aside(&mut self, bytes: &[u8]) -> Aside {
         if let Some(session) = &mut self.session {
             if !session.can_seal() {
@@ -350,30 +350,30 @@ impl<S: Socket> Connection<S> {
         Aside { bytes: sent, wire_bytes }
     }
 
-    /// Corks or uncorks the socket: a corked socket holds back a TCP segment that is not full.
+    /// Corks or uncorks the socket. A corked socket holds back a TCP segment until it is full.
     pub fn cork(&mut self, is_corked: bool) {
         self.channel.is_corked = is_corked;
         self.socket.tcp().inspect(|socket| socket.cork(is_corked));
     }
 
-    /// Closes the sending side: the FIN may leave with the last byte.
+    /// Closes the sending side. The FIN may be sent together with the last byte.
     pub fn finish(&self) {
         self.socket.tcp().inspect(|socket| socket.finish());
     }
 
-    /// Makes the close of the connection a reset, so that the client cannot mistake part of a response for the whole.
+    /// Makes the connection close with a reset, so that the client cannot mistake part of a response for the whole.
     pub fn reset(&mut self) {
         self.session = None;
         self.socket.tcp().into_iter().for_each(Sink::reset);
     }
 
-    /// Returns whether this process retransmits for the connection, which must then stay open until its client has
-    /// acknowledged the last frames. For TCP the kernel retransmits.
+    /// Returns whether this process itself retransmits for the connection, which must then stay open until its client
+    /// has acknowledged the last frames. For TCP, the kernel retransmits.
     pub fn retransmits(&self) -> bool {
         self.channel.is_quic()
     }
 
-    /// Returns whether only part of a record or frame has arrived, which may belong to a request. Returns false during
+    /// Returns whether only part of a record or frame, which may belong to a request, has arrived. Returns false during
     /// a handshake, when no request is due.
     pub fn has_part(&mut self) -> bool {
         if self.channel.is_handshaking {
@@ -383,23 +383,23 @@ impl<S: Socket> Connection<S> {
         is_in_record || self.protocol.framed_mut().is_some_and(|framed| framed.engine.has_part())
     }
 
-    /// Falls back to plain TCP, because the client does not speak TLS and is owed an answer in plain text.
+    /// Falls back to plain TCP, because the client does not use TLS and must get an answer in plain text.
     pub fn end_tls(&mut self) {
         self.channel.end_tls();
         self.session = None;
         self.http1().give_up();
     }
 
-    /// Returns whether a connection of several streams has nothing more to receive or send, or was ending and its
-    /// client has acknowledged everything.
+    /// Returns whether a connection with streams has nothing more to receive or send, or was ending and its client has
+    /// acknowledged everything.
     pub fn is_over(&mut self) -> bool {
         let is_ending = self.protocol.streams().is_some_and(|streams| streams.ends_at.is_some());
         self.has_ended() || is_ending && self.engine().is_acknowledged()
     }
 
-    /// Returns whether the client has not acknowledged everything it was sent. Bytes in the socket would be discarded
-    /// if the client sent anything after a close, and nobody would retransmit QUIC packets. Either would cost the
-    /// client the rest of a response.
+    /// Returns whether the client has not acknowledged everything it was sent. After a close, bytes in the socket would
+    /// be discarded if the client sent anything, and nobody would retransmit QUIC packets. In either case the client
+    /// could lose the rest of a response.
     pub fn has_unacknowledged(&mut self) -> bool {
         match self.socket.tcp() {
             Some(_) => self.socket.status().is_unacknowledged,
@@ -407,31 +407,30 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Returns whether the client has closed its side of TLS, so that no more requests can come.
+    /// Returns whether the client has closed its side of TLS, so that no more requests can arrive.
     pub fn has_peer_ended(&mut self) -> bool {
         self.session.as_deref_mut().is_some_and(|session| session.has_peer_ended())
     }
 
-    /// The number under which the connection's packets are counted below TCP or UDP: its token, unless connections
-    /// share the socket.
+    /// The number by which packets of the connection are counted below TCP or UDP: its token, unless connections share
+    /// the socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.token, |(number, _)| number)
     }
 
-    /// Returns true if the protocol neither receives nor sends any more, and everything that was made has left.
+    /// Returns true if the protocol no longer receives or sends anything, and everything that was made has been sent.
     pub fn has_ended(&mut self) -> bool {
         !self.has_unsent() && self.engine().has_ended()
     }
 
-    /// Returns true if everything left to send waits for the reader, and the reader took less than the minimum rate at
-    /// each of the last `looks` looks. `Transmitter::end_stalled` looks once a second.
+    /// Returns true if everything that is left to send waits for the reader, and the reader took less than the minimum
+    /// rate at each of the last `looks` looks. `Transmitter::end_stalled` looks once a second.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
         self.protocol.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
     }
 
-    /// Returns whether the reader took too little in a whole window. Only the time spent waiting for the reader counts.
-    /// The time its responses wait to be scheduled does not count, whether here or, if the kernel orders, in a queue
-    /// below TCP.
+    /// Returns whether the reader took too little in a whole window. Only time spent waiting for the reader counts, not
+    /// time in which its responses wait to be scheduled, whether here or, if the kernel orders, in a queue below TCP.
     pub fn is_stalled(
         &mut self,
         now: ClientTime,
@@ -446,18 +445,18 @@ impl<S: Socket> Connection<S> {
 }
 
 impl<N: Net> Connection<Transport<N>> {
-    /// Reads received bytes into `into`, as [`Stream::receive`](crate::net::Stream::receive) does. For a QUIC
-    /// connection it always returns EAGAIN, because datagrams are read for all connections together.
+    /// Reads received bytes into `into`, like [`Stream::receive`](crate::net::Stream::receive). For a QUIC connection
+    /// it always fails with EAGAIN, because datagrams are read for all connections together.
     pub fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
         self.socket.tcp().map_or(Err(Errno::AGAIN), |socket| socket.receive(into))
     }
 
-    /// Makes TCP acknowledge received data immediately. Without this call the kernel does so after 40 ms.
+    /// Makes TCP acknowledge received data immediately. Otherwise the kernel does so after 40 ms.
     pub fn acknowledge(&self) {
         self.socket.tcp().inspect(|socket| socket.acknowledge());
     }
 }
 
-/// The size in bytes of every connection; most are idle.
+/// The size in bytes of a connection. Most connections are idle.
 #[cfg(test)]
 pub const CONNECTION_BYTES: usize = size_of::<Connection<crate::net::Transport>>();

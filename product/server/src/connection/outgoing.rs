@@ -16,30 +16,29 @@ use crate::files::{Content, Entry};
 use crate::net::Sink;
 use crate::storage::Storage;
 
-/// The maximum number of memory slices handed down in one system call: a head and a body, or a few parts of several
-/// ranges.
+/// The maximum number of memory slices per system call: a head and a body, or a few parts of several ranges.
 const SLICES_MAX: usize = 8;
 
 /// A response, or what is left of it.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// The bytes sent first: the head, together with a very small body.
+    /// The bytes that are sent first: the head, with the body if that is very small.
     bytes: Vec<u8>,
     /// The number of bytes of `bytes` that were consumed.
     at: u32,
-    /// The head of a response on a stream, until the engine takes it; `bytes` is then empty.
+    /// The head of a response on a stream, until the engine takes it. `bytes` is then empty.
     fields: Option<Box<ResponseHead>>,
     body: Body,
-    /// The number of bytes before `at` and the position in `body` that have not left. They are in sealed records not
-    /// completely handed down, or belong to a head that no datagram has taken yet.
+    /// The number of bytes before `at` and the position in `body` that have not been sent. They are in sealed records
+    /// that were not completely handed down, or belong to a head that no datagram has taken yet.
     sealed: u32,
     /// Set if the bytes are already TLS records.
     pub is_sealed: bool,
     end: End,
 }
 
-/// The action after the last byte. Unless the connection stays open, the kernel holds back the last segment if it is
-/// not full, so that the FIN travels in it instead of in its own packet.
+/// The action after the last byte. Unless the connection stays open, the kernel holds back an incomplete last segment,
+/// so that the FIN is sent in it and not in a packet of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum End {
     /// The connection stays open.
@@ -49,18 +48,18 @@ pub enum End {
     Finish,
 }
 
-/// The progress of one grant.
+/// The progress of a grant.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// The bytes of the response that were sent.
     pub bytes: u64,
-    /// The bytes of the connection that were sent, including records and frames.
+    /// The bytes of the connection that were sent, including those of records and frames.
     pub carried_bytes: u64,
-    /// The reason why no more was sent, unless it was lack of room.
+    /// The reason why no more was sent, unless there was no more room.
     pub failure: Option<Failure>,
-    /// The connection's next response may use the rest of the room.
+    /// True if the connection's next response may use the rest of the room.
     pub has_room: bool,
-    /// Set if nothing of the response is left, and its end was sent.
+    /// True if nothing is left of the response and its end was sent.
     pub is_whole: bool,
 }
 
@@ -84,13 +83,13 @@ impl Outgoing {
         head_bytes.saturating_add(self.unread_bytes()).saturating_add(self.sealed.into())
     }
 
-    /// The bytes of memory allocated for this response alone, except those that its body counts itself.
+    /// The bytes of memory allocated only for this response, except those that its body counts itself.
     pub fn made_bytes(&self) -> usize {
         let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes() as usize);
         self.bytes.capacity() + head_bytes + self.body.made_bytes()
     }
 
-    /// The size of the whole response, given that `sent_bytes` were sent and this is the rest.
+    /// Returns the size of the whole response, given that `sent_bytes` were sent and this is the rest.
     pub fn size(&self, sent_bytes: u64) -> Size {
         let bytes = sent_bytes.saturating_add(self.remaining_bytes());
         // A grant may take only the head of an empty body; another must follow for its trailers, which count as no
@@ -99,17 +98,17 @@ impl Outgoing {
         if is_open { Size::AtLeast(bytes) } else { Size::Known(bytes) }
     }
 
-    /// Returns true if nothing of it is left or to come.
+    /// Returns true if nothing of the response is left or still to come.
     pub fn is_done(&self) -> bool {
         self.remaining_bytes() == 0 && self.body.is_empty()
     }
 
-    /// Returns true if the whole response was read, and sealed if there is TLS.
+    /// Returns true if the whole response was read and, with TLS, sealed.
     fn is_read(&self) -> bool {
         self.head().is_empty() && self.body.is_empty()
     }
 
-    /// Counts the memory of the body's stages in this account from now on.
+    /// From now on charges the memory of the body's stages to this account.
     pub fn count_in(&mut self, account: &Account) {
         self.body.count_in(account);
     }
@@ -156,12 +155,12 @@ impl Outgoing {
         sent
     }
 
-    /// The part of a file that is sent next, as needed after [`Failure::Absent`].
+    /// Returns the part of a file that is sent next and must be read after [`Failure::Absent`].
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
         self.body.absent()
     }
 
-    /// Takes the bytes that were read of the part that is sent next.
+    /// Takes the bytes that were read of that part.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         self.body.on_read(buffer)
     }
@@ -185,7 +184,8 @@ impl Outgoing {
         }
     }
 
-    /// Makes the next bytes of a staged body. A head goes first, in whatever state the body is.
+    /// Produces the next bytes of a staged body. If the head has not been sent, it goes first, whatever the state of
+    /// the body.
     fn fill(&mut self, storage: &mut dyn Storage) -> Result<(), Failure> {
         let filled = self.body.fill(storage);
         if self.head().is_empty() { filled } else { Ok(()) }
@@ -239,8 +239,8 @@ impl Outgoing {
 
     /// Returns whether the kernel may hold the last segment of these bytes until it is full (MSG_MORE). It may if the
     /// FIN follows, or if more of the grant follows and there is room. The kernel holds the segment for 200 ms, so it
-    /// must never wait for bytes that a producer has not pushed yet. A slow disk read is noticed too late for this: see
-    /// [`Outgoing::send_on`].
+    /// must never wait for bytes that a producer has not pushed yet. A slow disk read is noticed too late to be
+    /// considered here: see [`Outgoing::send_on`].
     fn may_wait(&self, bytes: u64, has_room: bool) -> bool {
         let left_bytes = self.unread_bytes() - bytes;
         if left_bytes == 0 && !self.body.is_open_ended() {
@@ -253,7 +253,7 @@ impl Outgoing {
         has_room && left_bytes > self.body.pipe().map_or(0, Pipe::to_come_bytes)
     }
 
-    /// Sends a part of a file in the page cache with `sendfile`; if nothing was sent, the file ends too early.
+    /// Sends a part of a file in the page cache with `sendfile`. If nothing is sent, the file has ended too early.
     fn send_file(&self, socket: &impl Sink, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
         let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
         if count == self.remaining_bytes() && self.end != End::Open {
@@ -279,13 +279,13 @@ impl Outgoing {
     }
 }
 
-/// The next bytes to send, by their location.
+/// The next bytes to send, depending on where they are.
 enum Next<'a> {
     Memory(Gathered<'a>),
     File { entry: &'a Arc<Entry>, offset: u64, count: u64 },
 }
 
-/// The slices of memory that one system call hands down.
+/// The slices of memory for one system call.
 struct Gathered<'a> {
     slices: [IoSlice<'a>; SLICES_MAX],
     len: usize,

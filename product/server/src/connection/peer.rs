@@ -9,9 +9,9 @@ use crate::limits::Limits;
 pub struct Peer {
     pub address: IpAddr,
     pub port: u16,
-    /// The clients whose requests a trusted proxy passes on; `None` for any other peer.
+    /// The clients whose requests are passed on, if the peer is a trusted proxy; otherwise `None`.
     pub origins: Option<Box<Origins>>,
-    /// Set if the address is in a local network, which is not reached over the uplink. Never set for a trusted proxy,
+    /// True if the address is in a local network, which is reached without the uplink. Never true for a trusted proxy,
     /// whose clients may be anywhere.
     pub is_local: bool,
     /// The UDP port at which this server offers HTTP/3 to the client.
@@ -30,15 +30,15 @@ impl Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub address: IpAddr,
-    /// The index of the client's entry in the table of clients, held until the request is over.
+    /// The index of the client's entry in the table of clients, held until the request is complete.
     pub client: u32,
 }
 
 /// The clients whose requests a trusted proxy passes on over one connection.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// The origins of the requests under way, by stream (0 without streams). A request without an origin is the proxy's
-    /// own.
+    /// The origins of the requests in progress, by stream (0 without streams). A request without an origin is the
+    /// proxy's own.
     pub requests: Vec<(u32, Origin)>,
     /// The PROXY header received so far; nothing else is read until it is complete.
     pub header: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The protocol of a connection, with its requests and responses under way.
+//! The protocol of a connection, with its requests and responses in progress.
 
 use sched::{ConnectionId, JobId, Scheduler, Why};
 use units::Nanos;
@@ -11,21 +11,21 @@ use crate::exchange_id::ExchangeId;
 use crate::limits::Limits;
 
 pub enum Protocol {
-    /// HTTP/1.1: one exchange at a time. Also used for the handshake of any TLS connection, and for a connection whose
-    /// frames have ended.
+    /// HTTP/1.1, with one exchange at a time. Also used during the handshake of any TLS connection, and for a
+    /// connection whose frames have ended.
     Http1(Single),
-    /// HTTP/2 or HTTP/3: several exchanges at once.
+    /// HTTP/2 or HTTP/3, with several exchanges at once.
     Framed(Box<Framed>),
 }
 
-/// The stream number of the exchange of a connection whose frames have ended. No exchange of a client has this number.
+/// The stream number for the exchange of a connection whose frames have ended. No client's exchange has this number.
 const NO_STREAM: u32 = u32::MAX;
 
 /// A connection of HTTP/1.1.
 pub struct Single {
     pub http1: Http1,
     pub exchange: Exchange,
-    /// The response, or a flight of the TLS handshake, that is a job.
+    /// The job of the response or of a TLS handshake flight, if there is one.
     pub job: Option<JobId>,
 }
 
@@ -71,7 +71,8 @@ impl Protocol {
         }
     }
 
-    /// The exchanges under way, including HTTP/1.1's if one could be under way.
+    /// The exchanges in progress. Over HTTP/1.1, includes the connection's only exchange even if it may not be in
+    /// progress.
     pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         match self {
             Protocol::Http1(single) => std::slice::from_ref(&single.exchange),
@@ -89,7 +90,7 @@ impl Protocol {
         .iter_mut()
     }
 
-    /// Returns the exchange on this stream. HTTP/1.1 has one exchange, whatever the number.
+    /// Returns the exchange on this stream. HTTP/1.1 has a single exchange, whatever the stream number.
     pub fn exchange(&mut self, stream: u32) -> Option<&mut Exchange> {
         match self {
             Protocol::Http1(single) => Some(&mut single.exchange),
@@ -128,7 +129,7 @@ impl Protocol {
         }
     }
 
-    /// Returns true if no whole request has arrived that still needs an answer.
+    /// Returns true if no complete request has arrived that still needs an answer.
     pub fn is_unasked(&self) -> bool {
         match self {
             Protocol::Http1(single) => single.http1.is_idle(),
@@ -149,7 +150,7 @@ impl Protocol {
         }
     }
 
-    /// Records that a job has ended. Returns the departure, unless the last frames are still to be handed down.
+    /// Records that a job has ended. Returns the departure, unless the last frames have not been handed down yet.
     pub fn end_job(&mut self, departure: Departure) -> Option<Departure> {
         match self {
             Protocol::Http1(single) => {
@@ -160,7 +161,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the departures of responses whose last frames were made and have not left, as failed.
+    /// Returns, as failed, the departures of responses whose last frames were made but not sent.
     pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
         self.framed_mut().map(|framed| framed.cut(failure)).into_iter().flatten()
     }
@@ -197,8 +198,8 @@ impl Protocol {
         }
     }
 
-    /// Returns whether room in the socket would allow sending: an HTTP/1.1 response is under way, or frames wait for
-    /// room.
+    /// Returns whether sending could continue if there was room in the socket: an HTTP/1.1 response is in progress, or
+    /// frames wait for room.
     pub fn wants_room(&self, scheduler: &Scheduler) -> bool {
         match self {
             Protocol::Http1(single) => single.job.is_some(),
@@ -206,7 +207,7 @@ impl Protocol {
         }
     }
 
-    /// Returns whether everything left to send waits for the reader.
+    /// Returns whether everything that is left to send waits for the reader.
     pub fn waits_for_reader(&self, scheduler: &Scheduler) -> bool {
         match self {
             Protocol::Http1(single) => {
@@ -220,7 +221,7 @@ impl Protocol {
     }
 }
 
-/// Returns whether a response has sent everything that its producer has provided.
+/// Returns whether a response has sent everything that its producer has provided so far.
 fn is_awaited(scheduler: &Scheduler, job: JobId) -> bool {
     scheduler.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
 }

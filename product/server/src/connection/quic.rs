@@ -1,8 +1,9 @@
-//! HTTP/3 connections. A grant is content for QUIC and room for datagrams, which are made and leave immediately.
-//! Acknowledgements, handshakes and retransmissions leave when they are due, and are charged like those of TCP.
+//! HTTP/3 connections. A grant consists of content for QUIC and room for datagrams, which are made and sent
+//! immediately. Acknowledgements, handshakes and retransmissions are sent when they are due, and charged like those of
+//! TCP.
 //!
-//! Below the scheduler's decision waits at most the content of one grant that the congestion window held back. QUIC
-//! holds it, and the connection gets no more content until an acknowledgement arrives.
+//! After the scheduler's decision, at most the content of one grant that the congestion window held back has to wait.
+//! QUIC keeps it, and the connection gets no more content until an acknowledgement arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,19 +17,19 @@ use units::memory::{Account, Charge};
 
 use crate::net::{DatagramSink, Seen};
 
-/// H3_NO_ERROR: ends a connection that has done nothing wrong (RFC 9114 section 8.1).
+/// The error code H3_NO_ERROR, for a connection that ends without an error (RFC 9114 section 8.1).
 const NO_ERROR: u64 = 0x100;
 
 /// The engine of an HTTP/3 connection.
 pub struct Quic {
     pub session: Session,
-    /// The datagrams for which the socket had no room.
+    /// Datagrams for which the socket had no room.
     unsent: Option<Box<Datagrams>>,
-    /// The connection's number in `Shared::full` while it waits for room in its socket.
+    /// The connection's key in `Shared::full` while it waits for room in its socket.
     pub full: Option<u64>,
     /// The instant at which the session's next timer fires.
     pub timer_at: Option<Nanos>,
-    /// The number of acknowledgements received, and the instant of the last one.
+    /// The number of acknowledgements received, and the time of the last one.
     acked: Option<(u64, Nanos)>,
     pub broken: Option<Broken>,
     /// The memory of `unsent`.
@@ -38,9 +39,9 @@ pub struct Quic {
 /// The state shared by all HTTP/3 connections.
 #[derive(Default)]
 pub struct Shared {
-    /// The timers, by instant, with the slots of their connections.
+    /// The timers, by time, with the slots of their connections.
     pub timers: BTreeSet<(Nanos, usize)>,
-    /// The connections whose datagrams wait for room in their socket, each once. The keys are numbers that only grow.
+    /// The connections whose datagrams wait for room in their socket, each once. The keys only increase.
     pub full: BTreeMap<u64, usize>,
     full_count: u64,
     /// Tokens of connections whose timer has fired.
@@ -76,9 +77,9 @@ impl Shared {
         }
     }
 
-    /// Makes datagrams for `room_bytes` of payload, from content and QUIC's own frames, and sends them after the
-    /// datagrams that had no room before. Returns true if everything has left: QUIC holds nothing back, and the socket
-    /// is not full.
+    /// Makes datagrams for `room_bytes` of payload from content and QUIC's own frames, and sends them after earlier
+    /// datagrams that had no room. Returns true if everything was sent: QUIC holds nothing back, and the socket is not
+    /// full.
     pub fn hand_down(
         &mut self,
         now: Nanos,
@@ -157,14 +158,14 @@ impl Quic {
         }
     }
 
-    /// Closes the QUIC connection, if that was not done, and notifies the client.
+    /// Closes the QUIC connection, unless it is closed already, and notifies the client.
     pub fn close(&mut self, now: Nanos) {
         if !self.session.is_closing() {
             self.session.close(now, NO_ERROR, "");
         }
     }
 
-    /// Returns true if everything was made and has left, as far as known.
+    /// Returns true if everything was made and, as far as is known, sent.
     pub fn is_done(&self) -> bool {
         self.unsent.is_none() && !self.session.is_held()
     }

@@ -1,26 +1,27 @@
-//! Detects whether a client reads what is sent to it. The measure is the bytes that its socket takes. If those are few,
-//! it is the acknowledged part of the bytes in the socket, which may hold a megabyte.
+//! Detects whether a client reads what it is sent, by the bytes that its socket takes. If those are few, it considers
+//! how many of the bytes in the socket, which may hold a megabyte, are acknowledged.
 
 use crate::clock::ClientTime;
 use crate::limits::Patience;
 
-/// The state of one reader. Each connection has one, so it is small.
+/// The state of one reader. It is small, because each connection has one.
 pub struct Reader {
-    /// When the current window began.
+    /// The time at which the current window began.
     since: ClientTime,
-    /// The bytes handed down when the window began, and at the last look; modulo 4 GiB.
+    /// The bytes handed down when the window began. The next field is the value at the last look. Both are modulo 4
+    /// GiB.
     bytes_then: u32,
     looked_at_bytes: u32,
-    /// Set once the reader took too little in the current window.
+    /// Present once the reader has taken too little in the current window.
     acked: Option<Box<Acked>>,
 }
 
-/// The acknowledgements of a reader whose socket took too little.
+/// The acknowledgements of a reader whose socket has taken too little.
 struct Acked {
     since: ClientTime,
     bytes_then: u64,
     looked_at_bytes: u64,
-    /// The number of successive looks, up to now, at which the reader acknowledged too little.
+    /// The number of consecutive looks, including the last, at which the reader had acknowledged too little.
     slow_looks: u8,
 }
 
@@ -29,7 +30,7 @@ impl Acked {
         Acked { since: now, bytes_then: bytes, looked_at_bytes: bytes, slow_looks: 0 }
     }
 
-    /// Updates the count at a look at the acknowledged bytes; `is_slow` is true if the socket took too little.
+    /// Updates the count with the acknowledged bytes; `is_slow` is true if the socket has taken too little.
     fn look(&mut self, bytes: u64, is_slow: bool, rate_bytes_per_s: u64) {
         let acked_bytes = bytes.saturating_sub(std::mem::replace(&mut self.looked_at_bytes, bytes));
         let is_slow = is_slow && acked_bytes < rate_bytes_per_s.max(1);
@@ -37,7 +38,7 @@ impl Acked {
     }
 }
 
-/// Returns true if `bytes` since this instant are below this rate.
+/// Returns true if `bytes` since this time are below this rate.
 fn is_below(bytes: u64, since: ClientTime, now: ClientTime, rate_bytes_per_s: u64) -> bool {
     u128::from(bytes) < u128::from(rate_bytes_per_s) * u128::from((now - since).0) / 1_000_000_000
 }
@@ -52,7 +53,7 @@ impl Reader {
         (self.since, self.bytes_then, self.acked) = (now, sent_bytes as u32, None);
     }
 
-    /// Looks at the reader, about once a second. Returns whether the reader took too little in a whole window.
+    /// Checks the reader, about once a second. Returns whether the reader took too little in a whole window.
     /// `acked_bytes` costs a system call.
     pub fn is_stalled(
         &mut self,
@@ -86,7 +87,7 @@ impl Reader {
         is_stalled
     }
 
-    /// The number of successive looks at which the reader took less than the minimum rate.
+    /// The number of consecutive looks at which the reader took less than the minimum rate.
     pub fn slow_looks(&self) -> u8 {
         self.acked.as_ref().map_or(0, |acked| acked.slow_looks)
     }

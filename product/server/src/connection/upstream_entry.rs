@@ -1,4 +1,4 @@
-//! The part of an access log line for a request that an upstream answered.
+//! The part of an access log line about the upstream that answered the request.
 
 use std::sync::Arc;
 
@@ -7,50 +7,50 @@ use units::Nanos;
 use crate::logging::{PassedOn, SizeFrom};
 use crate::upstream::{Attempt, Prediction};
 
-/// The data about the upstream, kept with the log entry of a response.
+/// Data about the upstream, kept with the log entry of a response.
 #[derive(Debug)]
 pub struct UpstreamEntry {
     pub upstream: Arc<str>,
-    /// The instant at which enough of the request had arrived for it to be queued.
+    /// The time at which enough of the request had arrived to queue it.
     queued_at: Nanos,
     attempt: Attempt,
-    /// The instant at which the response was ready to be sent.
+    /// The time at which the response was ready to be sent.
     answered_at: Option<Nanos>,
     size_from: Option<SizeFrom>,
     prediction: Prediction,
-    /// The bytes of the response that went to a spool file.
+    /// The bytes of the response that were written to a spool file.
     pub spooled_bytes: u64,
 }
 
 impl UpstreamEntry {
-    /// Creates the record of a request sent to this upstream, or waiting for it since `queued_at`.
+    /// Creates the record of a request that was sent to this upstream, or has waited for it since `queued_at`.
     pub fn new(upstream: Arc<str>, queued_at: Nanos, attempt: Attempt) -> UpstreamEntry {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
         UpstreamEntry { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
-    /// Records that the response, or enough of it to begin sending, has arrived.
+    /// Records that the response has arrived, or enough of it to start sending.
     pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> UpstreamEntry {
         UpstreamEntry { answered_at: Some(now), size_from, prediction, ..self }
     }
 
-    /// Records the quantile of the final size in the predicted distribution.
+    /// Records where the final size is in the predicted distribution, as a quantile.
     pub fn measure(&mut self, quantile: Option<f64>) {
         self.prediction.quantile = self.prediction.quantile.or(quantile);
     }
 
-    /// Records that the size is only known from similar responses, or not even from those.
+    /// Records that the size is known only from similar responses, or unknown.
     pub fn guess_size(&mut self, is_learned: bool) {
         self.size_from.get_or_insert(if is_learned { SizeFrom::Learned } else { SizeFrom::Nothing });
     }
 
-    /// Forgets the size that the upstream's head announced, because the body is compressed on its way.
+    /// Removes the size that the upstream's head announced, because the body is compressed while it is sent.
     pub fn lose_size(&mut self) {
         self.size_from = None;
     }
 
-    /// Returns the part of the log line, for a request that arrived at `arrived_at` and whose response left
-    /// `first_byte` later.
+    /// Returns this part of the log line, for a request that arrived at `arrived_at` and whose response began to be
+    /// sent `first_byte` later.
     pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
         let Attempt { begun_at, connected_at, first_byte_at, .. } = self.attempt;
         let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);

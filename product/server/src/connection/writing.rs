@@ -10,7 +10,7 @@ use crate::storage::Storage;
 
 impl<S: Socket> Connection<S> {
     /// Writes as much as there is room for: into the socket, or as frames that are handed down after the last of them.
-    /// Records of frames are made at that point and counted here. Returns the bytes that were sent, and how many of
+    /// Records for frames are made at that point and counted here. Returns the number of bytes sent, and how many of
     /// them are bytes of frames.
     pub fn write(
         &mut self,
@@ -46,7 +46,7 @@ impl<S: Socket> Connection<S> {
         (sent, frames_bytes)
     }
 
-    /// Records that the window of a response's stream, or of the connection, is shut.
+    /// Records that the window of a response's stream or of the connection is shut.
     pub fn on_shut(&mut self, job: JobId, scheduler: &mut Scheduler) {
         self.framed().on_shut(job, scheduler);
     }

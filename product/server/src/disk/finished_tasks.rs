@@ -1,7 +1,7 @@
 use std::sync::{Mutex, MutexGuard};
 
-/// The completed tasks of the pool for one thread, and the call that wakes that thread. It holds no more items than the
-/// thread has requested.
+/// The tasks that the pool has completed for one thread, and the call that wakes that thread. It never holds more items
+/// than the thread has requested.
 pub struct Done<T> {
     items: Mutex<Vec<T>>,
     wake: Box<dyn Fn() + Send + Sync>,

@@ -23,7 +23,7 @@ impl Jam {
         Jam { pool: pool.clone(), gate: Arc::new(Mutex::new(gate)), begun, begins, _release: release }
     }
 
-    /// Adds one more task, of a client that has no other. Returns true if the pool accepted it.
+    /// Adds one more task, for a client that has no other tasks. Returns true if the pool accepted it.
     pub fn add(&self, device: u64, lane: Lane) -> bool {
         self.add_of(CLIENTS.fetch_add(1, Relaxed), device, lane)
     }

@@ -1,4 +1,4 @@
-//! Threads that may wait for a disk, the knowledge of which bytes are in the page cache, and the disk space of spooled
+//! Threads that may block on a disk, the knowledge of which bytes are in the page cache, and the disk space of spooled
 //! responses.
 
 mod finished_tasks;
@@ -26,8 +26,8 @@ pub use probed::Probed;
 pub use room::{Reserved, Room};
 pub use spool_folder::SpoolConfig;
 
-/// Reads bytes from the page cache. Returns `None` if the first byte is not there, or if the file system cannot read
-/// without waiting.
+/// Reads bytes from the page cache. Returns `None` if the first byte is not there, or if the file system does not
+/// support reads without waiting.
 pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     loop {
         match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {

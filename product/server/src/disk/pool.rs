@@ -1,9 +1,9 @@
-//! A few threads that may wait for a disk.
+//! A few threads that may block on a disk.
 //!
 //! Threads are started as needed, up to [`THREADS_MAX`]. A disk that never answers blocks every thread that accesses
-//! it, so one device gets at most [`THREADS_PER_DEVICE_MAX`], and the others remain for other disks. Reads leave one of
-//! a device's threads to the lookups. Lookups have priority, because they are short and their responses have not sent a
-//! byte yet.
+//! it, so a device gets at most [`THREADS_PER_DEVICE_MAX`], and the others remain for other disks. Reads leave one of a
+//! device's threads for lookups. Lookups have priority, because they are short and their responses have not sent a byte
+//! yet.
 
 use std::fs::File;
 use std::io;
@@ -16,35 +16,34 @@ use units::memory::{Account, Charge};
 
 use crate::client_turns::Turns;
 
-/// The maximum number of threads that read and look up. They sleep most of the time.
+/// The maximum number of threads. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
-/// The maximum number of threads for one device. More do not make a disk faster.
+/// The maximum number of threads for one device. More would not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
-/// The maximum number of a device's threads for the lookups of one client. On a disk that serves one request at a time,
-/// another client's lookup then waits for at most this many.
+/// The maximum number of a device's threads that the lookups of one client may use. On a disk that serves one request
+/// at a time, another client's lookup then waits for at most this many.
 pub const LOOKUPS_PER_CLIENT_MAX: usize = 2;
 /// The maximum number of a device's threads for reads.
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
-/// The maximum number of tasks that wait for a thread. Only clients that send requests and leave can cause more; their
-/// requests then fail.
+/// The maximum number of tasks that wait for a thread. Only clients that send requests and disconnect can exceed it;
+/// their requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
-/// The maximum number of lookups of one client that wait for a device. Each is for a different path, so only a hanging
-/// disk, or a client that requests everything, causes more. A request that would need one more gets 503; other clients
-/// are not affected.
+/// The maximum number of one client's lookups that wait for a device. Each is for a different path, so only a hanging
+/// disk, or a client that requests everything, can exceed it. Such a request gets 503; other clients are not affected.
 pub const LOOKUPS_WAITING_MAX: usize = 1024;
-/// The maximum length of one read, about as much as the kernel reads ahead.
+/// The maximum length of a read, which is about as much as the kernel reads ahead.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
-/// The maximum number of bytes that were read and are not sent yet, unless memory requires a lower maximum. Above it,
-/// each read is one page.
+/// The maximum number of bytes that were read and have not been sent, unless memory requires a lower maximum. Above it,
+/// each read is one page long.
 pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
 const READ_BYTES_LEAST: u64 = 4 << 10;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// The kind of access that a task makes to its device.
+/// The kind of access that a task makes to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Opens and examines files, and loads small ones.
+    /// Opens and examines a file, and loads it if it is small.
     Lookup,
     /// Reads from an open file.
     Read,
@@ -55,17 +54,17 @@ pub struct Pool {
     state: Mutex<State>,
     wake: Condvar,
     buffered_bytes: Arc<AtomicU64>,
-    /// The number of buffered bytes above which a read is one page.
+    /// The number of buffered bytes above which a read is one page long.
     buffered_bytes_max: AtomicU64,
-    /// A reference to this pool, passed to the threads that it starts.
+    /// A reference to this pool, for the threads that it starts.
     this: Weak<Pool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// An entry for each device ever accessed, at most as many as there are mounts below the folder.
+    /// An entry for each device that was ever accessed. There are at most as many as mounts below the folder.
     devices: Vec<Device>,
-    /// The device at which the next search for a task starts, so that devices are served in round robin.
+    /// The device at which the next search for a task starts, so that devices are served in turn.
     hand: usize,
     waiting: usize,
     threads: usize,
@@ -77,11 +76,11 @@ struct Device {
     number: u64,
     lookups: Turns<Task>,
     reads: Turns<Task>,
-    /// The number of threads with a task for this device.
+    /// The number of threads that have a task for this device.
     busy: usize,
-    /// The number of threads with a read from this device.
+    /// The number of threads that are reading from this device.
     reading: usize,
-    /// The clients whose lookups occupy the other threads, each at most [`LOOKUPS_PER_CLIENT_MAX`] times.
+    /// The clients whose lookups occupy the other threads. Each occurs at most [`LOOKUPS_PER_CLIENT_MAX`] times.
     finding: Vec<u32>,
 }
 
@@ -116,12 +115,12 @@ impl Pool {
         self.buffered_bytes_max.store(buffered_bytes_max, Relaxed);
     }
 
-    /// Runs a task that may wait for a device and belongs to no client.
+    /// Runs a task that may block on a device and belongs to no client.
     pub fn run(&self, device: u64, lane: Lane, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.run_for(0, device, lane, task)
     }
 
-    /// Runs a task for a client. Clients are served in round robin.
+    /// Runs a task for a client. Clients are served in turn.
     pub fn run_for(
         &self,
         client: u32,
@@ -152,7 +151,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns a buffer for a read of at most `wanted_bytes`, within the bound.
+    /// Returns a buffer for a read of at most `wanted_bytes`, within the limit.
     pub fn buffer(&self, wanted_bytes: u64) -> Buffer {
         let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max.load(Relaxed);
         let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
@@ -166,13 +165,13 @@ impl Pool {
         }
     }
 
-    /// Ends the idle threads now and the others after their tasks. Does not wait for a hung thread.
+    /// Ends idle threads now, and other threads after their tasks. Does not wait for a thread that hangs.
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
     }
 
-    /// Creates a pool without threads: the test takes its tasks one by one.
+    /// Creates a pool without threads, for tests that take its tasks one by one.
     #[cfg(test)]
     pub fn unthreaded(buffered_bytes_max: u64) -> Arc<Pool> {
         let pool = Pool::bounded(buffered_bytes_max);
@@ -180,7 +179,7 @@ impl Pool {
         pool
     }
 
-    /// Takes the task that a thread would take now.
+    /// Takes the task that a thread would take next.
     #[cfg(test)]
     pub fn begin(&self) -> Option<Taken> {
         self.state().take()
@@ -239,7 +238,7 @@ impl Pool {
 }
 
 impl State {
-    /// Returns the index of this device, which is added on its first access.
+    /// Returns the index of this device, adding it on its first access.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
             self.devices.push(Device {
@@ -302,7 +301,7 @@ impl Device {
     }
 }
 
-/// Bytes in memory, with the number of them that were sent.
+/// Bytes in memory, and how many of them have been sent.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -310,12 +309,12 @@ pub struct Buffer {
     /// The bytes reserved within the pool's bound.
     reserved: u64,
     buffered_bytes: Option<Arc<AtomicU64>>,
-    /// The charge on the memory account of the receiving connection.
+    /// The charge to the receiving connection's memory account.
     charge: Option<Charge>,
 }
 
 impl Buffer {
-    /// Counts its memory in this account, as long as it lives.
+    /// Charges its memory to this account for as long as the buffer lives.
     pub fn count_in(&mut self, account: &Account) {
         self.charge = Some(Charge::new(account, self.bytes.capacity()));
     }

@@ -3,27 +3,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use units::Nanos;
 
-/// The length of the chunk that counts as in memory when a probe finds one of its bytes there.
+/// The length of a chunk. A chunk counts as in memory if a probe finds one of its bytes there.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The time for which a probe is valid. The kernel reclaims recently read pages last; only a program that explicitly
-/// drops a file from the cache is quicker.
+/// drops a file from the cache acts faster.
 const HOLDS_FOR_MS: u32 = 100;
-/// The maximum number of remembered chunks of a file: 256 MiB of the file, in 16 KiB of memory. Beyond it, every
-/// response probes.
+/// The maximum number of chunks of a file that are remembered: 256 MiB of the file, in 16 KiB of memory. Beyond them,
+/// every response probes.
 const CHUNKS_MAX: u64 = 4096;
 
-/// The recent probe results of a file, shared so that only one of many responses that send it probes. A probe costs 2
-/// µs, and 40 of them took 3 % of the time of 10 MB on loopback.
+/// Recent probe results of a file. Responses that send the same file share them, so that only one of them probes. A
+/// probe costs 2 µs, and 40 probes took 3 % of the time of sending 10 MB on loopback.
 #[derive(Debug, Default)]
 pub struct Probed {
-    /// The time at which each chunk was last found, in milliseconds of the clock, which wraps around. Once in 49 days a
+    /// The time at which each chunk was last found, in milliseconds of a clock that wraps around. Once in 49 days a
     /// chunk may count as found without a probe.
     found_at_ms: OnceLock<Box<[AtomicU32]>>,
 }
 
 impl Probed {
     /// Returns true if the byte at this offset of a file of `len` bytes is in memory, according to a recent result or
-    /// to `ask`.
+    /// else to `ask`.
     pub fn is_in_memory<E>(
         &self,
         len: u64,

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A bound on disk space, possibly within another bound, and the space in use. One client gets at most half of it, so
-/// that a client that reads nothing leaves room for the responses of others.
+/// A limit on disk space, possibly within another limit, and the space in use. A client gets at most half of it, so
+/// that a client that reads nothing leaves room for other clients' responses.
 #[derive(Debug)]
 pub struct Room {
     bytes_max: AtomicU64,
@@ -20,7 +20,7 @@ struct Taken {
     of_client: HashMap<u32, u64>,
 }
 
-/// The space that a client's file uses, released on drop.
+/// Disk space reserved for a client's file. Dropping it releases the space.
 #[derive(Debug)]
 pub struct Reserved {
     room: Arc<Room>,
@@ -37,17 +37,17 @@ impl Room {
         Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: Mutex::default(), within })
     }
 
-    /// Sets the bound. Space in use stays reserved, even if it exceeds the bound.
+    /// Sets the limit. Space in use stays reserved, even if it exceeds the limit.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Creates a room that is a part of this one.
+    /// Creates a part of this room.
     pub fn part(self: &Arc<Room>, bytes_max: u64) -> Arc<Room> {
         Room::within(bytes_max, Some(Arc::clone(self)))
     }
 
-    /// Returns the locked state. No code under this lock can panic and leave an inconsistent state.
+    /// Returns the locked state. Code under this lock cannot panic and leave an inconsistent state.
     fn state(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,13 +100,13 @@ impl Taken {
 }
 
 impl Reserved {
-    /// Reserves `bytes` for a client. `None` if there is not enough space for it.
+    /// Reserves `bytes` for a client. `None` if there is not enough space.
     pub fn of(room: &Arc<Room>, client: u32, bytes: u64) -> Option<Reserved> {
         let taken = room.take(client, bytes);
         taken.then(|| Reserved { room: Arc::clone(room), client, bytes: AtomicU64::new(bytes) })
     }
 
-    /// Reserves `bytes` more. Returns false and reserves nothing if there is not enough.
+    /// Reserves `bytes` more. If there is not enough space, returns false and reserves nothing.
     pub fn grow(&self, bytes: u64) -> bool {
         let has_room = self.room.take(self.client, bytes);
         self.bytes.fetch_add(if has_room { bytes } else { 0 }, Relaxed);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The folder for spool files, and their maximum total size.
+/// The folder for spool files, and the maximum total size of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolConfig {
     pub folder: PathBuf,
@@ -17,13 +17,13 @@ pub struct SpoolConfig {
 }
 
 impl SpoolConfig {
-    /// Creates a file in the folder, as for a response, to check that this works.
+    /// Creates a file in the folder as for a response, to check that this works.
     pub fn try_out(&self) -> io::Result<()> {
         make(&self.folder).map(drop)
     }
 }
 
-/// Returns the device of a folder, for the pool. Returns 0 if the folder is missing, in which case each write fails.
+/// Returns the device of a folder, for the pool. Returns 0 if the folder is missing; each write then fails.
 pub fn device(folder: &Path) -> u64 {
     fs::metadata(folder).map_or(0, |about| about.dev())
 }

@@ -1,4 +1,4 @@
-//! The response that is due on an HTTP/1.1 connection: whether there is one, its form, and whether it is the last.
+//! The response that is due on an HTTP/1.1 connection: whether one is due, its form, and whether it is the last.
 
 use http::http1::{self, Connection, Delimiter, Head};
 use http::{HttpDate, Method, Response};
@@ -6,26 +6,26 @@ use http::{HttpDate, Method, Response};
 pub struct Answering {
     stage: Stage,
     form: Form,
-    /// Set if nothing is read after the response being made or sent.
+    /// True if nothing is read after the response in progress.
     closes: bool,
     /// Set if the next response is the last.
     is_next_last: bool,
 }
 
-/// The progress of the response. Nothing after its request is parsed until it is sent.
+/// The progress of the response. No further request is parsed until it has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     None,
-    /// A request was taken, and its response is not made yet.
+    /// A request was taken, but its response has not been made yet.
     Owed,
-    /// Responses are made and not all sent.
+    /// Responses were made, but not all of them have been sent.
     Made,
 }
 
-/// The form of a response, as its request determines it.
+/// The form of a response, which its request determines.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// False for HEAD: the head equals a GET's, and no body follows.
+    /// False for HEAD: the head is the same as for GET, but no body follows.
     has_body: bool,
     closes: bool,
     minor_version: u8,
@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Returns the form for a request whose body is wanted, of any length. A client that waits for 100 Continue gets
+    /// Returns the form for a request whose body is accepted at any length. A client that waits for 100 Continue gets
     /// it.
     pub fn of_wanted(head: &Head) -> Form {
         Form {
@@ -66,12 +66,12 @@ impl Answering {
         self.stage != Stage::None
     }
 
-    /// Returns true if a response is due and not made yet.
+    /// Returns true if a response is due and has not been made yet.
     pub fn is_owed(&self) -> bool {
         self.stage == Stage::Owed
     }
 
-    /// Returns true if the connection ends after the response being made or sent.
+    /// Returns true if the connection ends after the response in progress.
     pub fn closes(&self) -> bool {
         self.closes
     }
@@ -81,30 +81,30 @@ impl Answering {
         self.closes = true;
     }
 
-    /// Stops reading after the response under way, or after the next one.
+    /// Stops reading after the response in progress, or after the next one.
     pub fn end_with_next(&mut self) {
         self.is_next_last = true;
         self.closes |= self.is_on();
     }
 
-    /// Records that a response of this form is owed.
+    /// Records that a response with this form is due.
     pub(super) fn owe(&mut self, form: Form) {
         (self.form, self.stage) = (form, Stage::Owed);
     }
 
-    /// Records that something other than a response, for example an alert, answers the received bytes, and that no more
-    /// is read.
+    /// Records that the received bytes are answered by something other than a response, such as an alert, and that
+    /// nothing more is read.
     pub fn refuse_aside(&mut self) {
         (self.stage, self.closes) = (Stage::Made, true);
     }
 
-    /// Records that the request taken last waits for earlier responses.
+    /// Records that the last request taken waits for earlier responses.
     pub(super) fn postpone(&mut self) {
         self.stage = Stage::Made;
     }
 
-    /// Appends the head of the response that is owed; `is_last` makes it the last one. Returns the delimiter of the
-    /// body, or `None` if no body follows.
+    /// Appends the head of the response that is due; `is_last` makes it the last one. Returns the delimiter of the
+    /// body; `None` if no body follows.
     pub(super) fn encode<B>(
         &mut self,
         response: &Response<B>,
@@ -122,7 +122,7 @@ impl Answering {
         has_body.then_some(delimiter)
     }
 
-    /// Encodes an interim response to the request taken last; `None` for HTTP/1.0, which has none (RFC 9110 section
+    /// Encodes an interim response to the last request taken; `None` for HTTP/1.0, which has none (RFC 9110 section
     /// 15.2).
     pub fn interim(&self, response: &Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
         let minor_version = self.form.minor_version;
@@ -133,14 +133,15 @@ impl Answering {
         })
     }
 
-    /// Records that the response is made and leaves together with later ones, so the next request is parsed.
+    /// Records that the response was made and will be sent together with later ones, so that the next request is
+    /// parsed.
     pub fn on_gathered(&mut self) {
         if !self.closes {
             self.stage = Stage::None;
         }
     }
 
-    /// Records that responses are made but not sent yet. No request is parsed until [`Self::on_sent`].
+    /// Records that responses were made but not sent yet. No request is parsed until [`Self::on_sent`].
     pub(super) fn on_held(&mut self) {
         if self.stage == Stage::None {
             self.stage = Stage::Made;

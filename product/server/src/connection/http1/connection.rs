@@ -16,14 +16,14 @@ use crate::clock::ClientTime;
 use crate::limits::Limits;
 use crate::upload::Upload;
 
-/// The time in which a client can receive the last response before the connection is cut: a round trip or two. Apache's
-/// SECONDS_TO_LINGER is the same.
+/// The time within which a client can receive the last response before the connection is cut off: a round trip or two.
+/// Apache's SECONDS_TO_LINGER is the same.
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 
 /// The answer to a client that is too slow.
 pub const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
 
-/// The state of a connection. An idle one holds no buffers.
+/// The state of an HTTP/1.1 connection. It holds no buffers while idle.
 pub struct Http1 {
     phase: Phase,
     pub answering: Answering,
@@ -34,15 +34,15 @@ pub struct Http1 {
 enum Phase {
     /// Waiting for a request, or for the rest of its head.
     Head,
-    /// Reading a request body that is not wanted.
+    /// Reading a request body that is discarded.
     Body(Box<RequestBody>),
-    /// Passing on the bytes that arrive: a request body, or the data of a tunnel.
+    /// Passing on bytes as they arrive: a request body, or the data of a tunnel.
     Passing(Box<Passing>),
-    /// A whole request waits until an earlier response is sent.
+    /// A complete request waits until an earlier response has been sent.
     Waiting(Box<OwnedHead>),
-    /// The last response is sent and our side is closed. Reading continues until the client has received the response
-    /// and closes too. Closing both sides immediately would answer late bytes with a reset, which can cost the client
-    /// the response (RFC 9112 section 9.6).
+    /// The last response was sent and our side is closed. Reading continues until the client has received the response
+    /// and closes its side too. If both sides were closed immediately, late bytes would be answered with a reset, which
+    /// can lose the response (RFC 9112 section 9.6).
     Lingering {
         /// The bytes that the client had acknowledged at the last look.
         acked_bytes: u64,
@@ -50,12 +50,12 @@ enum Phase {
 }
 
 impl Phase {
-    /// Returns true if arriving bytes belong to the request taken last.
+    /// Returns true if arriving bytes belong to the last request taken.
     fn is_passing(&self) -> bool {
         matches!(self, Phase::Passing(passing) if !passing.is_waiting())
     }
 
-    /// The bytes of the request that is incomplete or waits.
+    /// The bytes of the request that is incomplete or waiting.
     fn head_bytes(&self) -> usize {
         match self {
             Phase::Body(body) => body.head.view().bytes,
@@ -70,21 +70,21 @@ impl Phase {
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 pub enum Event<'a> {
-    /// There is nothing to answer yet: the body of a request has not arrived or not been parsed.
+    /// There is nothing to answer yet, because the body of a request has not arrived or has not been parsed.
     Body,
-    /// A request to which a response is owed. The body of a request that is passed on may not have arrived.
+    /// A request that must be answered. If its body is passed on, the body may not have arrived yet.
     Request { head: Head<'a> },
-    /// A further part of a request body that is passed on.
+    /// Another part of a request body that is passed on.
     Data { bytes: &'a [u8], is_last: bool },
-    /// An invalid request, or a request with an invalid body. A response is owed to it, and no more is read. The
+    /// An invalid request, or a request with an invalid body. It must be answered, and nothing more is read. The
     /// received bytes may be TLS.
     Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
 }
 
-/// The action for a connection past its deadline.
+/// The action for a connection that has missed its deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Late {
-    /// A request has begun to arrive, and its sender is owed a response (RFC 9110 section 15.5.9).
+    /// A request has begun to arrive, so that its sender must get a response (RFC 9110 section 15.5.9).
     Refused {
         reject: Reject,
         shown: Shown<'static>,
@@ -102,7 +102,7 @@ impl Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now }
     }
 
-    /// Ends sending; bytes that still arrive from the client are read and dropped.
+    /// Stops sending. Bytes that still arrive from the client are read and dropped.
     pub fn drain(&mut self, now: ClientTime, limits: &Limits) {
         self.answering.refuse_aside();
         self.on_sent(now, limits);
@@ -118,18 +118,18 @@ impl Http1 {
         matches!(self.phase, Phase::Head) && !self.answering.is_on() && !self.answering.closes()
     }
 
-    /// Treats the received bytes as something other than HTTP: a response is owed to them, and nothing more is read.
+    /// Treats the received bytes as something other than HTTP: they must be answered, and nothing more is read.
     pub fn give_up(&mut self) {
         self.owe(Form::OF_REFUSAL);
     }
 
-    /// Appends received bytes to the kept ones. If `fresh` is empty, the kept bytes are parsed again.
+    /// Appends received bytes to the stored ones. If `fresh` is empty, the stored bytes are parsed again.
     pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
         Received::new(self.kept.take(), fresh)
     }
 
-    /// Returns the next event in the received bytes; `None` if more bytes must arrive, or a response must leave, first.
-    /// A request whose body is wanted is returned before its body, any other request after it.
+    /// Returns the next event in the received bytes; `None` if more bytes must arrive or a response must be sent first.
+    /// A request whose body is passed on is returned before its body, any other request after it.
     pub fn next<'r>(
         &mut self,
         now: ClientTime,
@@ -157,7 +157,7 @@ impl Http1 {
         }
     }
 
-    /// Reads more of a body that is not wanted.
+    /// Reads more of a body that is discarded.
     fn next_of_body<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
         let taken = body.take(now, received.rest());
@@ -237,8 +237,8 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    /// Handles a head that has arrived. Returns whether it is answered now. An unwanted body is read first; if it is
-    /// too long for that, it is dropped, and the connection ends with the answer.
+    /// Handles a head that has arrived. Returns whether it is answered now. A body to be discarded is read first; if it
+    /// is too long for that, it is not read, and the connection ends with the answer.
     fn on_head(&mut self, now: ClientTime, limits: &Limits, head: &mut Head, is_wanted: bool) -> bool {
         let upload = Upload::new(now, limits.upload());
         if is_wanted {
@@ -258,7 +258,7 @@ impl Http1 {
         true
     }
 
-    /// Returns the state of the bytes that are passed on as they arrive, if there are any.
+    /// Returns the state of bytes that are passed on as they arrive, if there are any.
     pub fn passing(&mut self) -> Option<&mut Passing> {
         match &mut self.phase {
             Phase::Passing(passing) => Some(passing),
@@ -266,7 +266,8 @@ impl Http1 {
         }
     }
 
-    /// Begins the answer to the kept request. Nothing after its answer is read if its body was not received whole.
+    /// Begins the answer to the stored request. If its body was not received completely, nothing is read after the
+    /// answer.
     fn begin_kept<'r>(&mut self, received: &'r mut Received, is_whole: bool) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
         let mut head = received.head.as_ref()?.view();
@@ -290,7 +291,7 @@ impl Http1 {
         self.kept = received.into_kept();
     }
 
-    /// Postpones the request taken last until an earlier response is sent.
+    /// Postpones the last request taken until an earlier response has been sent.
     pub fn postpone(&mut self, head: &Head) {
         match &mut self.phase {
             // The body is still to come.
@@ -300,8 +301,8 @@ impl Http1 {
         self.answering.postpone();
     }
 
-    /// Appends the head of the response that is owed; `is_last` makes it the last one. Returns the delimiter of the
-    /// body, or `None` if no body follows.
+    /// Appends the head of the response that is due; `is_last` makes it the last one. Returns the delimiter of the
+    /// body; `None` if no body follows.
     pub fn encode<B>(
         &mut self,
         response: &Response<B>,
@@ -319,7 +320,7 @@ impl Http1 {
         delimiter
     }
 
-    /// Records that responses are made and wait to be sent.
+    /// Records that responses were made and wait to be sent.
     pub fn on_held(&mut self, now: ClientTime) {
         self.answering.on_held();
         self.deadline = ClientTime::NEVER;
@@ -330,7 +331,7 @@ impl Http1 {
         }
     }
 
-    /// Records that every response that was made is sent. After the last response the connection ends.
+    /// Records that all responses made so far have been sent. After the last response the connection ends.
     pub fn on_sent(&mut self, now: ClientTime, limits: &Limits) {
         if self.answering.is_owed() {
             return;
@@ -355,7 +356,7 @@ impl Http1 {
         };
     }
 
-    /// Takes the kept request, which waits for its body or for an earlier response.
+    /// Takes the stored request, which waits for its body or for an earlier response.
     pub fn take_unanswered(&mut self) -> Option<Box<OwnedHead>> {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
@@ -390,7 +391,7 @@ impl Http1 {
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
-    /// Returns true if arriving bytes are parsed: no response is due, or the body of the current request is still
+    /// Returns true if arriving bytes are parsed: no response is due, or the body of the current request is still being
     /// passed on.
     pub fn is_reading(&self) -> bool {
         !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
@@ -400,9 +401,9 @@ impl Http1 {
         matches!(self.phase, Phase::Lingering { .. })
     }
 
-    /// Extends the wait for a lingering client by the same time if the client still acknowledges what it was sent,
-    /// because a reset would cost it the rest. The client has acknowledged `acked_by_now_bytes` so far, and not
-    /// everything. Returns false for a client slower than `bytes_per_s_min`, whose connection ends.
+    /// Extends the wait for a lingering client if the client is still acknowledging, because a reset would lose the
+    /// rest of what it was sent. The client has acknowledged `acked_by_now_bytes` so far, and not everything. Returns
+    /// false if the client is slower than `bytes_per_s_min`; its connection then ends.
     pub fn linger_on(&mut self, now: ClientTime, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
         let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
         let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
@@ -413,25 +414,25 @@ impl Http1 {
         goes_on
     }
 
-    /// Returns true if received bytes, or a request, wait to be parsed.
+    /// Returns true if received bytes or a request wait to be parsed.
     pub fn has_kept(&self) -> bool {
         self.kept.is_some()
             || matches!(self.phase, Phase::Waiting(_))
             || matches!(&self.phase, Phase::Passing(passing) if passing.is_waiting())
     }
 
-    /// The bytes kept of requests that are incomplete or waiting.
+    /// The stored bytes of requests that are incomplete or waiting.
     pub fn kept_bytes(&self) -> usize {
         self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }
 
-    /// The bytes kept of a request whose head is incomplete.
+    /// The stored bytes of a request whose head is incomplete.
     pub fn part_bytes(&self) -> usize {
         let is_part = matches!(self.phase, Phase::Head) && !self.answering.is_on();
         self.kept.as_ref().filter(|_| is_part).map_or(0, |kept| kept.memory_bytes())
     }
 
-    /// Returns true if no request is open and none is known to be arriving.
+    /// Returns true if no request is in progress and none is known to be arriving.
     pub fn is_idle(&self) -> bool {
         self.is_lingering() || (!self.answering.is_on() && matches!(self.phase, Phase::Head) && self.kept.is_none())
     }

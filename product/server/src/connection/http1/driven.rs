@@ -1,4 +1,4 @@
-//! An HTTP/1.1 connection driven as a worker drives it, in simulated time, for tests and fuzzing.
+//! An HTTP/1.1 connection driven in the way a worker drives it, in simulated time, for tests and fuzzing.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,17 +12,17 @@ use crate::limits::Limits;
 /// The body of every response.
 const BODY: &[u8] = b"hello";
 
-/// The order in which responses leave.
+/// The order in which responses are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Each response leaves before the next request is parsed.
+    /// Each response is sent before the next request is parsed.
     AtOnce,
-    /// The responses to one piece of input leave together, after it.
+    /// The responses to one piece of input are sent together, after it.
     Gathered,
-    /// Each response leaves when the next piece of input has arrived, or when no more will come.
+    /// Each response is sent when the next piece of input has arrived, or when there is no more input.
     Held,
-    /// Responses are gathered as in `Gathered`, but leave only with the next piece of input, and every later request
-    /// waits for that.
+    /// Responses are gathered as in `Gathered`, but sent only with the next piece of input, and later requests wait for
+    /// that.
     Postponed,
 }
 
@@ -43,11 +43,11 @@ pub struct Driven {
     pub limits: Limits,
     pub now: ClientTime,
     way: Way,
-    /// The requests whose bodies are passed on.
+    /// Returns true for requests whose bodies are passed on.
     is_wanted: fn(&Request) -> bool,
     pub sent: Vec<u8>,
     pub seen: Seen,
-    /// Responses are made and not sent.
+    /// True if responses were made and not sent.
     gathered: bool,
     held: bool,
     pub is_closed: bool,
@@ -61,7 +61,7 @@ impl Driven {
         Driven { http1, limits, now, way, is_wanted, sent, seen, gathered, held, is_closed }
     }
 
-    /// Receives bytes. Bytes that arrive while a response is being sent are read after it, as from a socket.
+    /// Receives bytes. Bytes that arrive while a response is being sent are read after it, as with a socket.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.let_go();
         self.take(bytes);

@@ -1,4 +1,4 @@
-//! Bytes that a client sends to be passed on: the body of a request, or everything once the protocol has changed.
+//! Bytes from a client that are passed on: the body of a request, or everything once the protocol has changed.
 
 use http::Reject;
 use http::http1::OwnedHead;
@@ -7,9 +7,9 @@ use super::received::Received;
 use super::request_body::RequestBody;
 use crate::clock::ClientTime;
 
-/// Client bytes that are passed on as they arrive, while the response is owed or made already.
+/// Client bytes that are passed on as they arrive. The response may be due or already made.
 pub struct Passing {
-    /// `None` if the protocol has changed (RFC 9110 section 7.8).
+    /// The body; `None` if the protocol has changed (RFC 9110 section 7.8).
     body: Option<RequestBody>,
     /// Reading from the client is paused.
     is_held: bool,
@@ -18,12 +18,12 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Passes on a body, or everything if there is none.
+    /// Starts to pass on a body, or everything if there is none.
     pub(super) fn of(body: Option<RequestBody>) -> Passing {
         Passing { body, is_held: false, is_waiting: false }
     }
 
-    /// Takes the next contiguous bytes; returns them, and whether the body ends there.
+    /// Takes the next contiguous bytes. Returns them, and whether the body ends with them.
     pub fn take<'r>(&mut self, now: ClientTime, received: &'r mut Received) -> Result<(&'r [u8], bool), Reject> {
         let begin = received.used;
         let Some(body) = &mut self.body else {
@@ -47,12 +47,13 @@ impl Passing {
         std::mem::take(&mut self.is_held)
     }
 
-    /// Records that a response is being sent. The client cannot hasten it, so the upload's time stops.
+    /// Records that a response is being sent. The time of the upload is stopped, because the client cannot speed up the
+    /// response.
     pub(super) fn on_held(&mut self, now: ClientTime) {
         self.body.iter_mut().for_each(|body| body.upload.hold(now));
     }
 
-    /// Postpones the request, which was taken before an earlier response was sent.
+    /// Postpones the request, which was taken before an earlier response had been sent.
     pub fn wait(&mut self) {
         (self.is_waiting, self.is_held) = (true, true);
     }
@@ -61,7 +62,7 @@ impl Passing {
         self.is_waiting
     }
 
-    /// Ends the wait of the request and returns it, if it waits.
+    /// Ends the wait of the request and returns the request, if it was waiting.
     pub(super) fn resume(&mut self, now: ClientTime) -> Option<Box<OwnedHead>> {
         if !std::mem::take(&mut self.is_waiting) {
             return None;

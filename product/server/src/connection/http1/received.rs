@@ -2,12 +2,12 @@ use std::borrow::Cow;
 
 use http::http1::{OwnedHead, Search};
 
-/// Bytes that were received and not used yet.
+/// Bytes that were received and have not been used yet.
 #[derive(Debug)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
-    /// The number of bytes used. Many requests may come in one packet, and moving the remaining bytes for each would
-    /// cost more than answering it.
+    /// The number of bytes used. Many requests may arrive in one packet, and moving the remaining bytes after each
+    /// would cost more than answering it.
     used: usize,
     search: Search,
 }
@@ -22,7 +22,7 @@ impl Kept {
     }
 }
 
-/// The bytes that a connection parses: kept ones, followed by those just received.
+/// The bytes that a connection parses: stored bytes, followed by those just received.
 #[derive(Debug)]
 pub struct Received<'a> {
     pub(super) bytes: Cow<'a, [u8]>,

@@ -10,7 +10,7 @@ pub(super) struct RequestBody {
     left: Left,
     /// The remaining bytes that are accepted.
     bytes_max: u64,
-    /// Counts the bytes, framing included.
+    /// Counts the received bytes, including framing.
     pub upload: Upload,
 }
 
@@ -28,7 +28,7 @@ enum Left {
 }
 
 impl RequestBody {
-    /// Begins a body; returns `None` if its announced length is over the maximum.
+    /// Begins a body; returns `None` if its announced length exceeds the maximum.
     pub fn new(head: &Head, bytes_max: u64, upload: Upload) -> Option<RequestBody> {
         let left = match head.request.body {
             BodyLength::None => Left::Known(0),
@@ -40,8 +40,8 @@ impl RequestBody {
         Some(RequestBody { head, left, bytes_max, upload })
     }
 
-    /// Takes the next bytes; returns how many belong to the body and whether it has ended. Returns `None` if the body is
-    /// over the maximum.
+    /// Takes the next bytes. Returns how many belong to the body, and whether the body has ended; `None` if the body
+    /// exceeds the maximum.
     pub fn take(&mut self, now: ClientTime, bytes: &[u8]) -> Result<Option<(usize, bool)>, Reject> {
         let mut consumed = 0;
         loop {
@@ -55,7 +55,7 @@ impl RequestBody {
         }
     }
 
-    /// Takes the next contiguous bytes and returns them to be passed on.
+    /// Takes the next contiguous bytes, and returns them to be passed on.
     pub fn pass<'b>(&mut self, now: ClientTime, bytes: &'b [u8]) -> Result<Passed<'b>, Reject> {
         let passed = match &mut self.left {
             Left::Known(left) => {

@@ -1,4 +1,4 @@
-//! A response on a stream of HTTP/2 or HTTP/3: the granted bytes, and no more, become frames.
+//! A response on a stream of HTTP/2 or HTTP/3: exactly the granted bytes become frames.
 
 use http::Trailers;
 use http2::{FRAME_HEADER_BYTES, Session, Source, Stop, Supply};
@@ -10,7 +10,7 @@ use crate::connection::{Engine, Room};
 use crate::simulation::planted;
 use crate::storage::Storage;
 
-/// The maximum content of a frame in bytes, unless the client allows more (RFC 9113 section 6.5.2).
+/// The maximum content of a frame in bytes, which every client accepts (RFC 9113 section 6.5.2).
 const FRAME_BYTES_MAX: u64 = 16 << 10;
 
 /// A body, and the storage it is read from.
@@ -20,7 +20,7 @@ struct FromBody<'a> {
     failure: Option<Failure>,
     /// Some bytes of the body were taken.
     is_taken: bool,
-    /// The producer has failed after the bytes that were taken. They leave before the stream is reset.
+    /// True if the producer failed after the bytes that were taken. They are sent before the stream is reset.
     is_cut_next: bool,
 }
 
@@ -58,8 +58,8 @@ impl Source for FromBody<'_> {
 }
 
 impl Outgoing {
-    /// Makes frames of the response, the head first. The head is always whole, even if it exceeds the room: its block
-    /// cannot be split between two grants, because its compression depends on all blocks before it.
+    /// Makes frames of the response, the head first. The head is always made whole, even if it exceeds the room: its
+    /// block cannot be divided between two grants, because its compression depends on all blocks before it.
     pub fn make_frames(
         &mut self,
         engine: &mut Engine,
@@ -132,13 +132,13 @@ impl Outgoing {
     }
 }
 
-/// The bytes of the frames for `body_bytes` of a body, so that their memory is allocated once.
+/// The bytes of the frames for `body_bytes` of a body, to allocate their memory at once.
 fn frames_bytes(body_bytes: u64) -> usize {
     (body_bytes + body_bytes.div_ceil(FRAME_BYTES_MAX) * FRAME_HEADER_BYTES as u64) as usize
 }
 
 impl Sent {
-    /// The result of making frames until `stop` occurred, or the source failed.
+    /// Returns the result of making frames until `stop` occurred or the source failed.
     fn stopped(bytes: u64, carried_bytes: u64, stop: Stop, failure: Option<Failure>) -> Sent {
         let failure = failure.or(match stop {
             Stop::Room | Stop::End => None,

@@ -1,7 +1,7 @@
-//! A response under TLS: the granted bytes, and no more, are sealed into records.
+//! A response over TLS: exactly the granted bytes are sealed into records.
 //!
-//! A record that the socket took in part cannot be undone. The rest of the record therefore goes first, before anything
-//! of the next grant, and its content counts as sent when the whole record is handed down. `sendfile` cannot make
+//! A record that the socket took in part cannot be undone. The rest of the record is therefore sent before anything of
+//! the next grant, and its content counts as sent when the whole record has been handed down. `sendfile` cannot make
 //! records, so the bytes of files are read, a record at a time.
 
 use std::io::IoSlice;
@@ -16,13 +16,13 @@ use crate::files::{Content, Entry};
 use crate::net::{Down, Sink};
 use crate::storage::Storage;
 
-/// The maximum number of bytes of a staged body that are handed down in one step. Making them takes time, in which the
+/// The maximum bytes of a staged body that are handed down in one step. Producing them takes time, during which the
 /// event loop does nothing else.
 const STAGED_BYTES_MAX: u64 = 64 << 10;
 
 impl Outgoing {
     /// Hands down as many bytes as the room allows, sealed if there is a session. If the next bytes must first be read
-    /// from a disk, a segment held back for them leaves now.
+    /// from a disk, a segment that was held back for them is sent now.
     pub fn send_on(
         &mut self,
         socket: &impl Sink,
@@ -74,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns true if everything sealed is handed down, bytes are left, and the room covers more of them.
+    /// Returns true if everything sealed was handed down, bytes are left, and there is room for more of them.
     fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
         let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
         !self.is_read()
@@ -82,7 +82,7 @@ impl Outgoing {
             && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
     }
 
-    /// Seals a few records. Returns their number, and the reason why there were no more. Seals none while the rest of
+    /// Seals a few records. Returns their number, and the reason why there are no more. Seals none while the rest of
     /// another record waits.
     fn seal_some(
         &mut self,
