@@ -22,7 +22,7 @@
 use sim::Hooks;
 use sim::packet::{self, Config, Discipline, PathConfig, Server, Shape, Shaping, Tcp};
 use units::Nanos;
-use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
+use workload::{Job, LoadProfile, ReadOptions, Scaling};
 
 const ROWS: &str = include_str!("testbed.csv");
 const TRACE: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
@@ -78,7 +78,7 @@ fn row(line: &str) -> Row<'_> {
 
 fn jobs(rho: f64) -> Vec<Job> {
     let log = workload::read(TRACE, &ReadOptions::default()).unwrap();
-    let trace = log.cut(&Filter::for_schedules()).trace(1);
+    let trace = log.answered().trace(1);
     let link = Config::default().link;
     let load = LoadProfile::constant(rho).unwrap();
     let scaling = Scaling { load, link, seconds: Some(SECONDS), per_connection: 1, repeat: None };

@@ -81,6 +81,20 @@ fn clients_of_a_trace_share_the_link() {
     assert!(with < 0.95 * without, "{with} ms for {without}");
 }
 
+#[test]
+fn lines_of_a_trace_that_cannot_be_read_are_told() {
+    let folder = Folder::new("bad");
+    let [bad, empty] = [("bad.csv", "1,5\nx,6\n2,7\n"), ("empty.csv", "1,5,404\n2,0,200\n")].map(|(name, lines)| {
+        fs::write(folder.file(name), lines).unwrap();
+        folder.file(name)
+    });
+    let output = sim(&format!("--policy srpt --rho 0.5 --trace {bad}"));
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("1 bad line, first line 2: the time is not"), "{said}");
+    let why = "none of its 2 requests has a body and status 200";
+    refused(&format!("--policy srpt --rho 0.5 --trace {empty}"), 1, why);
+}
+
 /// 004: of a link that is always full A has 15 of 18 parts if B has three slots, and sleeping clients do not interfere.
 #[test]
 fn webstones_clients_have_slots() {
@@ -184,7 +198,7 @@ fn mistakes_about_clients_name_the_field() {
         (
             format!("{fine} --rho 0.5 --clients some"),
             2,
-            "--clients: `some` is no number of clients: write 1000, say, or trace; of pages visit or households",
+            "--clients: `some` is no number of clients: write 1000, say, or trace",
         ),
         (format!("{fine} --rho 0.5 --clients 1000001"), 2, "--clients: 1000001 clients: write 1 to 1000000"),
         (format!("{fine} --rho 0.5 --client-share on"), 2, "--client-share: all jobs are one client's"),

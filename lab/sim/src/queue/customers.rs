@@ -97,7 +97,6 @@ mod tests {
                 client: 0,
                 is_closed: false,
                 user: None,
-                stream: None,
             };
             customers.on_departure(class, Nanos::from_millis(1000));
             customers.record(&flight, Nanos::from_millis(ms));

@@ -65,16 +65,14 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
     let is_las = *policy.order() == Order::Las || spec.strip_prefix("rank:").is_some_and(|rank| rank.trim() == "sent");
     let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
-    if is_las && !is_paused && chunk_bytes.is_none() && !config.has_carriers() && !config.clients.is_any() {
+    if is_las && !is_paused && chunk_bytes.is_none() && !config.clients.is_any() {
         return exact(Discipline::LeastAttained);
     }
     let (order, cuts_bytes) = scaled(policy.order(), quantile, line);
     let scaled = PolicySpec::from(order);
     let share = config.clients.share_of(config.link, line);
-    // Incremental responses take turns on their connection.
-    let has_streams = config.has_carriers();
-    let turns = is_las || policy.takes_turns() || share.is_some() || has_streams;
-    let is_rank = matches!(policy.order(), Order::Rank(_)) && share.is_none() && !has_streams;
+    let turns = is_las || policy.takes_turns() || share.is_some();
+    let is_rank = matches!(policy.order(), Order::Rank(_)) && share.is_none();
     let usual = || if is_rank { chunk_of(quantile) } else { CHUNK_BYTES_USUAL };
     let chunk_bytes = chunk_bytes.or_else(|| turns.then(usual));
     let mut parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));

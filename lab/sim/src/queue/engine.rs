@@ -1,7 +1,6 @@
 //! Runs the arrivals; the station determines what happens between them.
 
 use record::{JobRecord, Outcome as Ended};
-use sched::Path;
 use units::Nanos;
 
 use workload::Source;
@@ -10,7 +9,6 @@ use super::Error;
 use super::customers::Customers;
 use super::line::{Line, Wire};
 use super::owners::{ClosedClients, Numbering};
-use super::pages::{PageAsk, Pages};
 use super::source::{Clients, Request};
 use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
@@ -108,33 +106,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Runs a load of pages, whose requests follow from responses.
-    pub fn run_pages(&mut self, mut station: impl Station, pages: &mut Pages, on_streams: bool) -> Result<(), Error> {
-        self.open(&mut station)?;
-        while self.tally.jobs() < self.extent.counted {
-            let due = pages.due();
-            if let Some((flight, at)) = station.depart_by(due.unwrap_or(Nanos::MAX)) {
-                if flight.is_closed {
-                    self.ask_again(&mut station, flight, at);
-                    continue;
-                }
-                self.on_departure(&station, &flight, at);
-                pages.on_end(flight.number, at);
-            } else if let Some(PageAsk { at, number, size_bytes, stream }) = pages.take() {
-                let service = self.serviceable(&station, at, size_bytes)?;
-                let (class, path) = self.clients.draw();
-                let client = pages.client_of(stream.connection, || self.numbering.next(Some(stream.connection)));
-                let (is_closed, user, stream) = (false, None, Some(stream).filter(|_| on_streams));
-                let flight =
-                    Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };
-                self.enter(&mut station, flight, path);
-            } else {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     /// Admits the first jobs of closed clients, which are present from the start.
     fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
         for (client, connections, size_bytes, service) in self.closed.asks() {
@@ -144,8 +115,8 @@ impl Engine<'_> {
                 }
                 let (class, path) = self.clients.draw();
                 let number = CLOSED_NUMBER;
-                let (arrival, is_closed, user, stream) = (Nanos::ZERO, true, None, None);
-                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user, stream };
+                let (arrival, is_closed, user) = (Nanos::ZERO, true, None);
+                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user };
                 station.arrive(flight, path);
             }
         }
@@ -170,9 +141,12 @@ impl Engine<'_> {
         let given = self.classes.get(self.counts.arrived as usize).copied();
         let (class, is_closed) = (class.or(given).unwrap_or(drawn), false);
         let client = self.numbering.next(client);
-        let (number, stream) = (self.counts.arrived, None);
-        let flight = Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user, stream };
-        self.enter(station, flight, path);
+        let number = self.counts.arrived;
+        self.pass(at, station.len());
+        self.counts.arrived += 1;
+        self.counts.offered += u128::from(service.0);
+        station.arrive(Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user }, path);
+        self.counts.in_system_max = self.counts.in_system_max.max(station.len());
         Ok(())
     }
 
@@ -187,14 +161,6 @@ impl Engine<'_> {
             return Err(Error::TooLong { at, size_bytes });
         }
         Ok(service)
-    }
-
-    fn enter(&mut self, station: &mut impl Station, flight: Flight, path: Path) {
-        self.pass(flight.arrival, station.len());
-        self.counts.arrived += 1;
-        self.counts.offered += u128::from(flight.service.0);
-        station.arrive(flight, path);
-        self.counts.in_system_max = self.counts.in_system_max.max(station.len());
     }
 
     /// Serves all departures up to this instant.

@@ -10,7 +10,6 @@ mod engine;
 mod las;
 mod line;
 mod owners;
-mod pages;
 mod ps;
 mod rank;
 mod scheduled;
@@ -25,7 +24,6 @@ pub use discipline::{CHUNK_BYTES_USUAL, CHUNKS_OF_MEAN_MIN, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
-pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
 pub use rank::SizeRank;
 pub use source::{Paths, Poisson};
 
@@ -41,7 +39,6 @@ use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
 use owners::{ClosedClients, Numbering};
-use pages::Pages;
 use slotted::Slotted;
 use source::{Clients, Request};
 
@@ -66,9 +63,6 @@ pub struct Config {
     pub classes: Vec<u16>,
     /// The classes of a `weir.toml`, in place of the policy: their order, rates and slots, as in the server.
     pub class_table: Option<ClassTable>,
-    /// True if the connections of pages, which carry several jobs, are ranked as carriers; otherwise each job is ranked
-    /// by itself.
-    pub carriers: bool,
     pub clients: ClientSpec,
     /// The bytes on the link that are handed down in one piece; `None` for fluid service. If it is `None`, a policy
     /// that takes turns, or clients that share, use [`CHUNK_BYTES_USUAL`], and a rank that grows as a job is served
@@ -97,7 +91,6 @@ impl Config {
             class_shares: Vec::new(),
             classes: Vec::new(),
             class_table: None,
-            carriers: false,
             clients: ClientSpec::default(),
             chunk_bytes: None,
             warm_up_jobs: 0,
@@ -128,8 +121,6 @@ pub enum Arrivals {
     Replay(Vec<workload::Job>),
     /// WebStone's clients, with this many in each class.
     WebStone { of: WebStone, clients: Vec<u32> },
-    /// Visits to pages, whose requests follow from responses.
-    Pages(PageLoad),
 }
 
 /// The end of a run.
@@ -163,8 +154,6 @@ pub struct Outcome {
     pub closed: Vec<ClosedOutcome>,
     /// The results of classes of WebStone's clients, in their order.
     pub customers: Vec<CustomerOutcome>,
-    /// The times of pages, if pages are loaded.
-    pub pages: Option<PageOutcome>,
     /// The bytes per grant, if service is not fluid.
     pub chunk_bytes: Option<u64>,
     /// The cut points of the policy's bands, in bytes on the link.
@@ -189,19 +178,13 @@ pub fn run_under(config: &Config, policy: Box<dyn Policy>, hooks: Hooks) -> Resu
 
 fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome, Error> {
     let mut engine = engine(config, hooks);
-    let mut pages = config.pages().map(|load| Pages::new(load, &engine.line, config.wire, config.seed));
-    if let Some(pages) = &pages {
-        (engine.extent.warm_up, engine.extent.counted) = pages.extent();
-    }
     match resolved.discipline {
-        Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config, &mut pages),
-        Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config, &mut pages),
-        Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy), config, &mut pages),
-        Discipline::Chunked(policy, chunk) => {
-            feed(&mut engine, scheduled::Chunked::new(policy, chunk), config, &mut pages)
-        }
+        Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config),
+        Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config),
+        Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy), config),
+        Discipline::Chunked(policy, chunk) => feed(&mut engine, scheduled::Chunked::new(policy, chunk), config),
         Discipline::Classes(classes, chunk) => {
-            feed(&mut engine, scheduled::Chunked::of_classes(classes, chunk), config, &mut pages)
+            feed(&mut engine, scheduled::Chunked::of_classes(classes, chunk), config)
         }
     }?;
     let Engine { tally, counts, numbering, closed, customers, .. } = engine;
@@ -218,7 +201,6 @@ fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome,
         clients: numbering.count(),
         closed: closed.outcomes(config.link, counts.at),
         customers: customers.outcomes(counts.at),
-        pages: pages.map(|pages| pages.outcome()),
         chunk_bytes: resolved.chunk_bytes,
         cuts_bytes: resolved.cuts_bytes,
     })
@@ -242,15 +224,7 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
     }
 }
 
-fn feed(
-    engine: &mut Engine,
-    station: impl station::Station,
-    config: &Config,
-    pages: &mut Option<Pages>,
-) -> Result<(), Error> {
-    if let Some(pages) = pages {
-        return engine.run_pages(station, pages, config.carriers);
-    }
+fn feed(engine: &mut Engine, station: impl station::Station, config: &Config) -> Result<(), Error> {
     match &config.slots {
         None => arrive(engine, station, config),
         Some(SlotSpec { slots, sharing, buffer_bytes }) => {
@@ -270,7 +244,6 @@ fn arrive(engine: &mut Engine, station: impl station::Station, config: &Config) 
             let service_ns = config.wire.mean_bytes(sizes) * 8e9 / config.link.bits_per_s() as f64;
             engine.run(station, Poisson::new(sizes, load.clone(), service_ns, config.seed))
         }
-        Arrivals::Pages(_) => Ok(()),
         Arrivals::Replay(jobs) => {
             let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };
             let request = |job: &workload::Job| Request {
@@ -333,25 +306,12 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
             let files = of.files();
             resolve(config, &|u| on_link(files.quantile(u) as f64), &line)
         }
-        Arrivals::Pages(load) => {
-            pages::check(config, load)?;
-            resolve_of(config, pages::sizes(config.seed), &line)
-        }
         Arrivals::Replay(jobs) if jobs.is_empty() => Err(Error::field("trace", "there are no jobs in it")),
         Arrivals::Replay(jobs) => resolve_of(config, jobs.iter().map(|job| job.size_bytes).collect(), &line),
     }
 }
 
 impl Config {
-    fn pages(&self) -> Option<&PageLoad> {
-        if let Arrivals::Pages(load) = &self.arrivals { Some(load) } else { None }
-    }
-
-    /// Returns whether connections carry several jobs each.
-    fn has_carriers(&self) -> bool {
-        self.pages().is_some() && self.carriers
-    }
-
     fn customers(&self) -> usize {
         if let Arrivals::WebStone { clients, .. } = &self.arrivals { clients.len() } else { 0 }
     }

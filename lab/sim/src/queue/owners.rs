@@ -11,7 +11,6 @@ use sched::Policy;
 use sched::policy::{ClientShare, ClientShareSpec, ClientTraits, Network};
 use serde::Serialize;
 use units::{Nanos, Rate};
-use workload::Visitors;
 
 use super::line::{Line, Wire};
 use super::source::stream;
@@ -42,8 +41,6 @@ pub enum Owners {
     Trace,
     /// Each job is assigned at random to one of this many clients.
     Dealt(u32),
-    /// Each page has the address of its visit.
-    Visits(Visitors),
 }
 
 /// A client that always has this many responses of one size in flight.
@@ -93,10 +90,6 @@ pub(super) fn check(config: &Config, line: &Line) -> Result<(), Error> {
         (Some(Owners::Dealt(count)), _) if !(1..=CLIENTS_MAX).contains(count) => {
             Err(Error::field("clients", format_args!("{count} clients: write 1 to {CLIENTS_MAX}")))
         }
-        (Some(Owners::Visits(visitors)), arrivals) if !matches!(arrivals, Arrivals::Pages(_)) => {
-            let said = format_args!("{}: only pages are visits: write --pages 200 too", visitors.name());
-            Err(Error::field("clients", said))
-        }
         (Some(Owners::Trace), Arrivals::Poisson { .. }) => {
             Err(Error::field("clients", "Poisson arrivals have no clients: write a number, such as 1000"))
         }
@@ -118,8 +111,7 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
     if closed.len() > CLOSED_MAX {
         return Err(Error::field("closed", format_args!("{} closed clients: write up to {CLOSED_MAX}", closed.len())));
     }
-    let is_paged = matches!(config.arrivals, Arrivals::Pages(_));
-    if !closed.is_empty() && !is_paged && !matches!(config.horizon, Horizon::Until(_)) {
+    if !closed.is_empty() && !matches!(config.horizon, Horizon::Until(_)) {
         return Err(Error::field("closed", "closed clients ask without end: write seconds too"));
     }
     for Closed { connections, size_bytes, .. } in closed {
@@ -137,7 +129,6 @@ fn check_closed(config: &Config, closed: &[Closed], line: &Line) -> Result<(), E
 /// Numbers the clients of jobs in order of appearance.
 pub(super) struct Numbering {
     owners: Option<Owners>,
-    seed: u64,
     random: ChaCha8Rng,
     /// The first number of these clients; closed clients have the numbers below.
     first: u32,
@@ -147,15 +138,14 @@ pub(super) struct Numbering {
 impl Numbering {
     pub fn new(spec: &ClientSpec, seed: u64) -> Numbering {
         let first = spec.closed.len() as u32;
-        Numbering { owners: spec.owners, seed, random: stream(seed, 3), first, known: HashMap::new() }
+        Numbering { owners: spec.owners, random: stream(seed, 3), first, known: HashMap::new() }
     }
 
-    /// Returns the client of the next job. `given` is the trace's client, or the number of the visit.
+    /// Returns the client of the next job. `given` is the trace's client.
     pub fn next(&mut self, given: Option<u32>) -> u32 {
         let client = match self.owners {
             None => 0,
             Some(Owners::Trace) => given.unwrap_or(0),
-            Some(Owners::Visits(visitors)) => visitors.address(given.unwrap_or(0), self.seed),
             Some(Owners::Dealt(count)) => (self.random.next_u64() % u64::from(count)) as u32,
         };
         let next = self.first + self.known.len() as u32;

@@ -4,12 +4,12 @@
 //! arrival is then a difference of two instants, exact and without a division. Every policy orders nanoseconds of one
 //! link as it orders bytes. Cut points and windows must be in the same unit ([`super::discipline`] converts them).
 
-use sched::{Arrival, ConnectionId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
+use sched::{Arrival, JobId, Pace, Path, Policy, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
 use super::discipline::Classes;
-use super::station::{Flight, Station, Stream};
+use super::station::{Flight, Station};
 
 /// Grants need not end with a segment: the bytes sent are divided by arrivals, or into chunks.
 const NO_SEGMENTS: u64 = 1 << 62;
@@ -21,10 +21,8 @@ fn framing() -> Framing {
 /// The scheduler, and the simulator's state for its jobs.
 struct Jobs {
     scheduler: Scheduler,
-    /// The flights by slot. A vacant slot has its last flight. Carriers have slots too, without flights.
+    /// The flights by slot. A vacant slot has its last flight.
     flights: Vec<Option<(JobId, Flight)>>,
-    /// The connections that carry jobs, by number ([`Flight::stream`]); they stay open.
-    streams: Vec<Option<ConnectionId>>,
 }
 
 impl Jobs {
@@ -33,27 +31,14 @@ impl Jobs {
     }
 
     fn of(scheduler: Scheduler) -> Jobs {
-        Jobs { scheduler, flights: Vec::new(), streams: Vec::new() }
-    }
-
-    /// The carrier of the job, and its client's priority; `None` if the job has its own connection.
-    fn carrier_of(&mut self, flight: &Flight) -> Option<(ConnectionId, Precedence)> {
-        let Stream { connection, precedence } = flight.stream?;
-        let at = connection as usize;
-        if self.streams.len() <= at {
-            self.streams.resize(at + 1, None);
-        }
-        let carrier = *self.streams[at].get_or_insert_with(|| self.scheduler.open(framing()));
-        Some((carrier, precedence))
+        Jobs { scheduler, flights: Vec::new() }
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
         let arrival =
             Arrival { framing: framing(), class: flight.class, client: flight.client, path, ..Arrival::of(size) };
-        let carrier = self.carrier_of(&flight);
-        let carried = carrier.and_then(|(on, wish)| self.scheduler.arrive_on(flight.arrival, on, arrival, wish));
-        let id = carried.unwrap_or_else(|| self.scheduler.arrive(flight.arrival, arrival));
+        let id = self.scheduler.arrive(flight.arrival, arrival);
         if self.flights.len() <= id.slot() {
             self.flights.resize(id.slot() + 1, None);
         }

@@ -1,4 +1,4 @@
-use sched::{Path, Precedence};
+use sched::Path;
 use units::Nanos;
 
 /// A job on its way through a station.
@@ -16,15 +16,6 @@ pub struct Flight {
     pub is_closed: bool,
     /// The user who waits for it before sending the next request.
     pub user: Option<u32>,
-    /// The connection that carries it together with others; `None` if it has its own.
-    pub stream: Option<Stream>,
-}
-
-/// The position of a job on a connection that carries several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream {
-    pub connection: u32,
-    pub precedence: Precedence,
 }
 
 /// The link with its queue, under one discipline.

@@ -8,7 +8,6 @@ use workload::Job;
 use super::*;
 
 mod classes;
-mod pages;
 mod rank;
 mod slots;
 

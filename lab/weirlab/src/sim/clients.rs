@@ -25,14 +25,9 @@ fn owners(text: &str) -> Result<Owners, Failure> {
     if text == "trace" {
         return Ok(Owners::Trace);
     }
-    if let Ok(visitors) = text.parse() {
-        return Ok(Owners::Visits(visitors));
-    }
-    text.parse().map(Owners::Dealt).map_err(|_| {
-        Failure::Usage(format!(
-            "--clients: `{text}` is no number of clients: write 1000, say, or trace; of pages visit or households"
-        ))
-    })
+    text.parse()
+        .map(Owners::Dealt)
+        .map_err(|_| Failure::Usage(format!("--clients: `{text}` is no number of clients: write 1000, say, or trace")))
 }
 
 /// Parses a closed client, or several of one network.

@@ -6,14 +6,12 @@ mod closed_form;
 mod output;
 mod packet;
 mod packet_spec;
-mod pages_spec;
 mod queue;
 mod server;
 mod spec;
 mod webstone_spec;
 
 pub use packet_spec::PacketSpec;
-pub use pages_spec::PagesSpec;
 pub use spec::{Model, Paths, SimSpec, Wire};
 pub use webstone_spec::WebStoneSpec;
 
@@ -112,7 +110,6 @@ Examples:
   weirlab sim --policy srpt --rho 0.8 --dist exponential:mean=5000
   weirlab sim --policy srpt --rho 0.8 --trace access.log --clients trace
   weirlab sim --policy ps --webstone WA --class A:15 --class B:15 --slots A:15,B:3 --jobs 100000
-  weirlab sim --policy srpt --rho 0.8 --pages 1000 --carriers none
   weirlab sim --policy srpt --rho 0.1 --dist deterministic:size=300000 --seconds 120 --closed 8,100KB --client-share off")]
 pub struct Args {
     #[command(flatten)]

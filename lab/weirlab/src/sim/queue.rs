@@ -43,9 +43,6 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if !outcome.cuts_bytes.is_empty() {
         details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
     }
-    if let Some(pages) = outcome.pages {
-        details.insert("pages".into(), serde_json::to_value(pages)?);
-    }
     if let Some(clients) = outcome.clients {
         details.insert("clients".into(), clients.into());
     }
@@ -86,7 +83,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
     let class_table = class_table(spec)?;
     let arrivals = arrivals(spec, link)?;
-    let is_replay = matches!(arrivals, queue::Arrivals::Replay(_) | queue::Arrivals::Pages(_));
+    let is_replay = matches!(arrivals, queue::Arrivals::Replay(_));
     let horizon = horizon(spec, is_replay)?;
     let warm_up_usual = match horizon {
         queue::Horizon::Jobs(jobs) if !is_replay => jobs / WARM_UP_SHARE,
@@ -107,7 +104,6 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         class_shares: class_shares(spec, class_table.as_ref()),
         classes: Vec::new(),
         class_table,
-        carriers: spec.pages.carriers()?,
         clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
         job_cost: spec.webstone.job_cost()?,
@@ -119,11 +115,7 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
 }
 
 fn arrivals(spec: &SimSpec, link: Rate) -> Result<queue::Arrivals, Failure> {
-    let asked = match spec.pages.arrivals(spec)? {
-        None => spec.webstone.arrivals()?,
-        pages => pages,
-    };
-    match (asked, &spec.trace) {
+    match (spec.webstone.arrivals()?, &spec.trace) {
         (Some(asked), _) => Ok(asked),
         (None, Some(_)) => replay(spec, link),
         (None, None) => poisson(spec),

@@ -8,7 +8,7 @@ use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{PacketSpec, PagesSpec, WebStoneSpec};
+use super::{PacketSpec, WebStoneSpec};
 
 /// Everything that determines a simulation; equal specs give the same result to the byte.
 ///
@@ -64,9 +64,8 @@ pub struct SimSpec {
     /// order, that of no rule last [model queue]
     #[arg(long, value_name = "FILE")]
     pub class_table: Option<PathBuf>,
-    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random; of pages, one for each `visit`, or `households`
-    /// [default: one; model queue]
-    #[arg(long, value_name = "trace|N|visit|households")]
+    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random [default: one; model queue]
+    #[arg(long, value_name = "trace|N")]
     pub clients: Option<String>,
     /// True if clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
     /// [default: on with clients]
@@ -98,9 +97,6 @@ pub struct SimSpec {
     #[command(flatten)]
     #[serde(flatten)]
     pub webstone: WebStoneSpec,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub pages: PagesSpec,
     #[command(flatten)]
     #[serde(flatten)]
     pub packet: PacketSpec,
