@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use record::{JobRecord, Outcome, Run};
-use workload::{Filter, Log, ReadOptions, Request};
+use workload::{Log, ReadOptions, Request};
 
 use crate::columns::{self, NONE, column};
 
@@ -26,9 +26,8 @@ pub fn trace(
     seed: u64,
 ) -> PyResult<(Py<PyDict>, String, Bad)> {
     let format = format.map(str::parse).transpose().map_err(|error| columns::wrong("format", error))?;
-    let filter = if everything { Filter::all() } else { Filter::for_schedules() };
     let log = py.detach(|| read(&path, &ReadOptions { format, strict }))?;
-    let kept = log.cut(&filter);
+    let kept = if everything { log.clone() } else { log.answered() };
     if kept.requests.is_empty() {
         let said = format!("none of its {} requests has a body and status 200 (or no status)", log.requests.len());
         return Err(columns::wrong(&path.display().to_string(), said));

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "weirlab", version, about = "Load, traces, experiments and simulations for Weir")]
+#[command(name = "weirlab", version, about = "Load, experiments and simulations for Weir")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -22,9 +22,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Read, cut and make request traces.
-    #[command(subcommand)]
-    Trace(trace::Command),
     /// Replay requests against a server, open loop.
     Load(Box<load::Args>),
     /// Run an experiment in network namespaces (needs root).
@@ -43,7 +40,6 @@ fn main() -> std::process::ExitCode {
     // With a handler, a file that is too large for `ulimit -f` causes a write error, which names the file.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let outcome = match cli::parse::<Cli>("weirlab", config::gone).command {
-        Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
         Command::Stall(args) => stall::main(&args),

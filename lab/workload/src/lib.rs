@@ -1,14 +1,14 @@
 //! Workloads: traces, sizes, arrival times, and scaling to a load rho. Seeded and pure.
 //!
-//! A request [`Log`] is read from any of four formats ([`read`]), reduced to the requested part ([`Filter`]), spread in
-//! time if the log has only whole seconds ([`Log::trace`]), and stretched so that its mean load on a link is rho
-//! ([`schedule`]). Nothing here opens a file or reads a clock: readers take `impl BufRead`, writers `impl Write`. The
+//! A request [`Log`] is read from any of four formats ([`read`]), reduced to the bodies that were sent
+//! ([`Log::answered`]), spread in time if the log has only whole seconds ([`Log::trace`]), and stretched so that its mean load on a link is rho
+//! ([`schedule`]). Nothing here opens a file or reads a clock: readers take `impl BufRead`. The
 //! same input and seed give the same jobs on every machine.
 //!
 //! ```
 //! let text = "epoch_s,size_bytes,status\n0.0,900,200\n0.5,4000,200\n2.5,100,200\n";
 //! let log = workload::read(text.as_bytes(), &workload::ReadOptions::default()).unwrap();
-//! let trace = log.cut(&workload::Filter::for_schedules()).trace(1);
+//! let trace = log.answered().trace(1);
 //! let scaling = workload::Scaling {
 //!     load: "constant:0.8".parse().unwrap(),
 //!     link: "10mbit".parse().unwrap(),
@@ -38,17 +38,14 @@ mod spread;
 pub mod surge;
 mod synthetic;
 mod webstone;
-mod write;
 
-pub use calendar::{iso, parse_clock, parse_iso};
 pub use closed::{Beside, CLOSED_CONNECTIONS_MAX, ClosedClient};
 pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
-pub use log::{Arrival, Filter, Log, Request, Trace};
+pub use log::{Arrival, Log, Request, Trace};
 pub use pages::{
     DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, Found, ObjectKind, PAGE_OBJECTS_MAX,
     PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, VisitedPage, Visitors,
-    visit,
 };
 pub use population::{EndlessSizes, Population, USERS_MAX};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
@@ -62,7 +59,6 @@ pub use synthetic::{Sizes, Synthetic};
 pub use webstone::{
     WEBSTONE_CLASSES_MAX, WEBSTONE_CLIENTS_MAX, WebStone, WebStoneClients, WebStoneFiles, check_webstone,
 };
-pub use write::write_csv;
 
 /// The maximum size that a reader accepts, 1 PiB: a line with a larger one is damaged, and no sum over a log overflows.
 pub const SIZE_BYTES_MAX: u64 = 1 << 50;

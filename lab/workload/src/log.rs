@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use crate::{BadLines, Format, calendar, spread};
+use crate::{BadLines, Format, spread};
 
 /// A request of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +29,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// Returns the requests that pass the filter, but only the first `filter.first` of them.
-    pub fn cut(&self, filter: &Filter) -> Log {
-        let kept = self.requests.iter().filter(|request| filter.passes(request)).copied();
-        let requests = kept.take(filter.first.unwrap_or(usize::MAX)).collect();
-        Log { requests, bad: self.bad.clone(), ..*self }
+    /// Returns the requests that loads replay: those that were answered 200, or whose status is not recorded, with a
+    /// body.
+    pub fn answered(&self) -> Log {
+        let is_wanted =
+            |request: &&Request| request.size_bytes > 0 && request.status.is_none_or(|status| status == 200);
+        Log { requests: self.requests.iter().filter(is_wanted).copied().collect(), bad: self.bad.clone(), ..*self }
     }
 
     /// Returns the arrivals of this log. Whole seconds are spread by [`spread`]; fractions are kept exactly.
@@ -45,13 +46,6 @@ impl Log {
         let start = at.first().copied().unwrap_or(Nanos::ZERO);
         let arrival = |(&at, &Request { size_bytes, client, .. })| Arrival { at: at - start, size_bytes, client };
         Trace { arrivals: at.iter().zip(&self.requests).map(arrival).collect() }
-    }
-
-    /// Returns midnight UTC of the log's day, in seconds since 1970; `None` for an empty log.
-    ///
-    /// The day is the first one with at least half as many requests as the busiest.
-    pub fn first_busy_day(&self) -> Option<u64> {
-        calendar::first_busy_day(self.requests.iter().map(|request| request.at.0 / 1_000_000_000))
     }
 }
 
@@ -79,41 +73,6 @@ impl Trace {
     }
 }
 
-/// A filter of requests; each field excludes further ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
-    /// Only this status. A request without a recorded status passes, because it may have this one.
-    pub status: Option<u16>,
-    pub size_bytes_min: u64,
-    pub size_bytes_max: u64,
-    /// Not before this second.
-    pub from_s: Option<u64>,
-    /// Before this second.
-    pub to_s: Option<u64>,
-    /// At most this many requests, the earliest.
-    pub first: Option<usize>,
-}
-
-impl Filter {
-    /// Keeps everything.
-    pub fn all() -> Filter {
-        Filter { status: None, size_bytes_min: 0, size_bytes_max: u64::MAX, from_s: None, to_s: None, first: None }
-    }
-
-    /// The filter of loads: requests that were answered 200 (or whose status is not recorded) with a body.
-    pub fn for_schedules() -> Filter {
-        Filter { status: Some(200), size_bytes_min: 1, ..Filter::all() }
-    }
-
-    fn passes(&self, request: &Request) -> bool {
-        let second = request.at.0 / 1_000_000_000;
-        self.status.is_none_or(|wanted| request.status.is_none_or(|status| status == wanted))
-            && (self.size_bytes_min..=self.size_bytes_max).contains(&request.size_bytes)
-            && self.from_s.is_none_or(|from| second >= from)
-            && self.to_s.is_none_or(|to| second < to)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,14 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn cuts_by_each_field() {
-        let all = Filter::all();
-        assert_eq!(sizes(&log().cut(&all)), [10, 30, 20, 40, 0]);
-        assert_eq!(sizes(&log().cut(&Filter { status: Some(304), ..all.clone() })), [30, 20]);
-        assert_eq!(sizes(&log().cut(&Filter { size_bytes_min: 20, size_bytes_max: 30, ..all.clone() })), [30, 20]);
-        assert_eq!(sizes(&log().cut(&Filter { from_s: Some(6), to_s: Some(7), ..all.clone() })), [20, 40]);
-        assert_eq!(sizes(&log().cut(&Filter { first: Some(2), ..all })), [10, 30]);
-        assert_eq!(sizes(&log().cut(&Filter::for_schedules())), [10, 30, 40]);
+    fn loads_replay_bodies_that_were_sent() {
+        assert_eq!(sizes(&log().answered()), [10, 30, 40]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod readers;
 mod visitors;
 
 pub use documents::{DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError};
-pub use draw::visit;
+use draw::visit;
 pub use load::{PAGES_MAX, PageLoads, PageTimes, PagesError};
 pub use readers::READER_PAGES;
 pub use visitors::Visitors;

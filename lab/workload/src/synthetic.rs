@@ -127,7 +127,7 @@ mod tests {
     fn the_trace_in_the_repository_is_the_one_described() {
         let shipped = include_bytes!("../../../traces/synthetic.csv.gz");
         let found = crate::read(&shipped[..], &crate::ReadOptions::default()).unwrap();
-        assert_eq!(found, Synthetic::SHIPPED.log(), "make it again with `weirlab trace make`");
+        assert_eq!(found, Synthetic::SHIPPED.log(), "traces/synthetic.csv.gz is of another version");
     }
 
     #[test]

@@ -194,3 +194,21 @@ fn columns_in_another_order_are_refused() {
     }
     assert_eq!(read_any(b"epoch_s,size_bytes,client_name\n1,2\n").unwrap().requests.len(), 1);
 }
+
+/// The figures of real logs, if this machine has them; they may not be shipped.
+#[test]
+fn real_logs_have_their_known_figures() {
+    let logs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    if !logs.is_dir() {
+        println!("SKIPPED: there are no real logs next to the repository");
+        return;
+    }
+    let log = |name: &str| read_any(&std::fs::read(logs.join(name)).unwrap()).unwrap();
+    let found = log("worldcup98/wc_day6_1_sample.csv.gz");
+    assert_eq!((found.requests.len(), found.bad.count), (199_997, 3));
+    let sizes = || found.requests.iter().map(|request| request.size_bytes).filter(|size| *size > 0);
+    assert_eq!((sizes().sum::<u64>() as f64 / sizes().count() as f64).round(), 8604.0);
+    let found = log("worldcup98/test_log.gz");
+    assert_eq!((found.requests.len(), found.answered().requests.len()), (1000, 844));
+    assert_eq!(log("nasa/access_09jul1995.log.gz").requests.len(), 35_272);
+}
