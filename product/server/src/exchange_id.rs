@@ -1,24 +1,23 @@
-//! The name of an exchange, which is the same in the table of connections, among the jobs of the scheduler, in lookups
-//! and at upstreams. A name outlives its exchange: it then resolves to nothing
-//! (`Connections::resolve`).
+//! The name of an exchange, used in the table of connections, among the scheduler's jobs, in lookups and at upstreams.
+//! A name may outlive its exchange; it then resolves to nothing (`Connections::resolve`).
 //!
-//! Events of sockets have the name of a connection alone, as a token of 64 bits: the kernel keeps no more.
+//! Events of sockets carry only the name of a connection, as a 64-bit token, because the kernel stores no more.
 
-/// The largest generation of a connection. The tokens of the worker itself and of connections to upstreams lie above all
-/// of its tokens.
+/// The largest generation of a connection. The tokens of the worker itself and of connections to upstreams are above
+/// all tokens of connections.
 const GENERATION_MAX: u32 = u32::MAX - 1;
 
-/// The generation of the exchanges that no client began: checks of upstreams.
+/// The generation of exchanges that no client began: health checks of upstreams.
 const CHECKS: u32 = u32::MAX;
 
-/// The name of an exchange. Older connections come first in their order.
+/// The name of an exchange. Names of older connections sort first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExchangeId {
-    /// The generation of the connection, so that an earlier connection in the same slot has another name.
+    /// The generation of the connection, which distinguishes it from earlier connections in the same slot.
     generation: u32,
     /// The slot of the connection in its worker's table.
     connection: u32,
-    /// The number of the stream; 0 over HTTP/1.1. A connection uses no number twice.
+    /// The number of the stream; 0 over HTTP/1.1. A connection never reuses a number.
     pub stream: u32,
 }
 
@@ -28,22 +27,22 @@ impl ExchangeId {
         ExchangeId { generation: (token >> 32) as u32, connection: token as u32, stream }
     }
 
-    /// Names a check of an upstream. No exchange of a client has its name.
+    /// Names a health check of an upstream. No client's exchange has this name.
     pub fn of_check(number: u32) -> ExchangeId {
         ExchangeId { generation: CHECKS, connection: number, stream: 0 }
     }
 
-    /// Returns true if it is the name of a check.
+    /// Returns true if it is the name of a health check.
     pub fn is_check(self) -> bool {
         self.generation == CHECKS
     }
 
-    /// The slot of its connection.
+    /// Returns the slot of the exchange's connection.
     pub fn slot(self) -> usize {
         self.connection as usize
     }
 
-    /// The token of its connection.
+    /// Returns the token of the exchange's connection.
     pub fn token(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.connection)
     }
@@ -61,8 +60,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the token of the next connection in this slot. Tokens repeat after 2^32 connections: no event refers to a
-    /// connection for that long.
+    /// Returns the token of the next connection in this slot. Tokens repeat after 2^32 connections in a slot; no event
+    /// refers to a connection for that long.
     pub fn next(&mut self, slot: usize) -> u64 {
         self.generation = if self.generation == GENERATION_MAX { 1 } else { self.generation + 1 };
         u64::from(self.generation) << 32 | (slot as u64 & u64::from(u32::MAX))

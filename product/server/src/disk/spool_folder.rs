@@ -28,7 +28,7 @@ pub fn device(folder: &Path) -> u64 {
     fs::metadata(folder).map_or(0, |about| about.dev())
 }
 
-/// Creates a file without a name. On file systems that do not support that, the name is removed immediately.
+/// Creates a file without a name. On file systems that do not support that, removes the name immediately.
 pub fn make(folder: &Path) -> io::Result<File> {
     let options = |flags: OFlags| {
         let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! Accepts connections while there are places for them.
+//! Accepts connections as long as there are places for them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,15 +16,14 @@ use crate::journal::Kind;
 use crate::net::{Net, Stream, Transport};
 use crate::send::Order;
 
-/// The maximum number of connections accepted in one turn, so that a flood of them cannot starve the connections
-/// already open.
+/// The maximum number of connections accepted per turn, so that a flood of them cannot starve open connections.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 
-/// The maximum number of times that a stopping server accepts [`ACCEPTS_PER_TURN_MAX`] connections.
+/// The maximum number of times that a server that is stopping accepts [`ACCEPTS_PER_TURN_MAX`] connections.
 const LAST_ACCEPTS_MAX: usize = 16;
 
 /// The maximum segment size that is counted: Ethernet's, even if the interface's is larger (64 KiB on loopback). A
-/// grant is at least one segment, and the bottleneck is not the loopback interface.
+/// grant is at least one segment, and the loopback interface is not the bottleneck.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
 impl<N: Net> Listeners<N> {
@@ -60,7 +59,7 @@ impl<N: Net> Listeners<N> {
         self.newcomers = newcomers;
     }
 
-    /// Accepts the clients in the kernel's queue whom no other process will accept.
+    /// Accepts the clients in the kernel's queue that no other process will accept.
     pub fn accept_last(&mut self, with: &mut Responder<N>) {
         if self.listeners().iter().any(|listener| listener.is_passed) {
             return;
@@ -90,7 +89,7 @@ impl<N: Net> Listeners<N> {
         }
     }
 
-    /// Handles a failure to accept a client. Returns whether to try the next client in this turn.
+    /// Handles a failure to accept a client. Returns whether to try the next client in the same turn.
     fn goes_on_after(&mut self, error: Errno, with: &mut Responder<N>) -> bool {
         let number = with.setup.number;
         match error {
@@ -119,8 +118,8 @@ impl<N: Net> Listeners<N> {
         }
     }
 
-    /// Opens a connection accepted from the last listener. Returns `None` if its client has reached its limit of
-    /// connections or is an untrusted proxy.
+    /// Opens a connection that was accepted from the last listener. Returns `None` if the client has reached its limit
+    /// of connections, or is an untrusted proxy.
     fn welcome(&self, socket: N::Tcp, peer: Option<SocketAddr>, with: &mut Responder<N>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
         let has_proxy_header = self.last().has_proxy_header;
@@ -148,8 +147,8 @@ impl<N: Net> Listeners<N> {
         Some(at)
     }
 
-    /// Takes a place for the next client: a free one, or an idle connection's. If there is neither, returns
-    /// false; accepting pauses unless no client is waiting.
+    /// Takes a place for the next client: a free one, or that of an idle connection. Returns false if there is neither;
+    /// accepting then pauses, unless no client is waiting.
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
         if with.service.admission.is_memory_short() {
             // The connections that could be closed for newcomers were closed at the end of the last turn.
@@ -172,8 +171,8 @@ impl<N: Net> Listeners<N> {
         is_freed
     }
 
-    /// Takes a place for a client that has already arrived over QUIC. Returns `None` if another worker may free a place
-    /// in a moment; until then this worker accepts nobody.
+    /// Takes a place for a client that has already arrived over QUIC. Returns `None` if another worker may soon free a
+    /// place; until then this worker accepts no clients.
     pub fn take_place_beside(&mut self, with: &mut Responder<N>) -> Option<bool> {
         if with.service.admission.is_memory_short() {
             return Some(false);
@@ -194,8 +193,7 @@ impl<N: Net> Listeners<N> {
         with.service.admission.wait_for_place();
     }
 
-    /// Ends a turn: frees a place for clients that wait at other workers, and resumes accepting once a connection has
-    /// ended.
+    /// Ends a turn: frees a place if clients wait at other workers, and resumes accepting if a connection has ended.
     pub fn make_room(&mut self, with: &mut Responder<N>) {
         if with.service.admission.is_place_wanted() {
             with.give_up_idle(Nanos::ZERO);
@@ -235,7 +233,7 @@ impl<N: Net> Responder<N> {
         self.service.journal.fail(now, Kind::Newcomers, held);
     }
 
-    /// Takes a place for a newcomer by closing an idle connection. Returns false if none could be freed.
+    /// Frees a place for a newcomer by closing an idle connection. Returns false if that is impossible.
     fn free_place(&mut self) -> bool {
         let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
         self.service.log_full(self.timers.now());

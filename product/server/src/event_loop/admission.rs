@@ -1,5 +1,5 @@
-//! Admission: the connections and requests that are let in, and the idle connections that are closed for them. These
-//! functions return lines for the error log that report refusals to the operator.
+//! Decides which connections and requests are admitted, and which idle connections are closed for them. The functions
+//! return lines for the error log that report refusals to the operator.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::limits::Limits;
 use crate::net::Socket;
 
 pub struct Admission {
-    /// The number of this worker among the workers that share places and clients.
+    /// The number of this worker among those that share places and clients.
     worker: usize,
     places: Arc<Places>,
     clients: Arc<Clients>,
     weights: ClientWeights,
     /// The proxies whose connections carry many clients and are not limited in number.
     pub(super) trusted_proxies: NetworkList,
-    /// If set, no connection is closed for a newcomer.
+    /// True if no connection is closed for a newcomer.
     holds_places: bool,
     known: KnownClients,
     idle: Idle,
-    /// The maximum number of open streams of all connections: the maximum number of jobs less one job for each
+    /// The maximum number of open streams over all connections: the maximum number of jobs, minus one job per
     /// connection.
     streams_max: usize,
     pub(super) shortage: Shortage,
@@ -39,7 +39,7 @@ pub struct Admission {
     memory: Account,
 }
 
-/// A client whose connection was let in.
+/// A client whose connection was admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Admitted {
     /// The index of the client's account.
@@ -48,10 +48,10 @@ pub(super) struct Admitted {
     pub traits: Option<ClientTraits>,
 }
 
-/// The fate of a client that found no place.
+/// What happens to a client that found no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// Another worker may free a place in a moment.
+    /// The client waits, because another worker may soon free a place.
     Wait,
     Refused,
 }
@@ -80,7 +80,7 @@ impl Admission {
         }
     }
 
-    /// Applies new limits from now on; connections that were let in stay.
+    /// Applies new limits from now on. Admitted connections stay.
     pub(super) fn adopt(&mut self, memory_bytes_max: u64, limits: &Limits) {
         self.streams_max = sched::JOBS_MAX.saturating_sub(self.places.max());
         self.memory.set_bytes_max(memory_bytes_max);
@@ -88,7 +88,7 @@ impl Admission {
         self.weights = limits.client_weights.clone();
     }
 
-    /// Takes a place for a connection. Returns false if there is none; otherwise [`Admission::enter`] or
+    /// Takes a place for a connection. Returns false if there is none. Otherwise, [`Admission::enter`] or
     /// [`Admission::give_back_place`] must follow.
     pub(super) fn take_place(&self) -> bool {
         self.places.take()
@@ -112,7 +112,7 @@ impl Admission {
         !self.is_memory_short() && self.places.has_room()
     }
 
-    /// Returns true if a client waits for a place at some worker.
+    /// Returns true if a client is waiting for a place at any worker.
     pub(super) fn is_place_wanted(&self) -> bool {
         self.places.is_wanted() && !self.places.has_room()
     }
@@ -140,12 +140,12 @@ impl Admission {
         if self.holds_places { None } else { self.idle.next(now, connections) }
     }
 
-    /// Returns the instant at which a place may be found for a waiting client.
+    /// Returns the time at which a waiting client may find a place.
     pub(super) fn room_at(&self) -> Option<Nanos> {
         (self.is_place_wanted() && !self.holds_places).then_some(self.idle.next_look_at())
     }
 
-    /// Returns a line for the error log that reports that all places are taken, if one is due.
+    /// Returns a line for the error log stating that all places are taken, if one is due.
     pub(super) fn on_full(&self, now: Nanos) -> Option<String> {
         let consequence = if self.holds_places {
             "new clients wait"
@@ -156,7 +156,7 @@ impl Admission {
     }
 
     /// Assigns a newcomer that has a place to its client's account. If the client has reached its limit of connections,
-    /// the place is given back and the error holds a log line if one is due.
+    /// gives the place back; the error contains a log line if one is due.
     pub(super) fn enter(&mut self, now: Nanos, address: IpAddr) -> Result<Admitted, Option<String>> {
         if self.trusted_proxies.contain(address) {
             return Ok(self.enter_account(now, address));
@@ -171,7 +171,7 @@ impl Admission {
     }
 
     /// Moves a connection to another client's account. If that client has reached its limit of connections, the error
-    /// holds a log line if one is due.
+    /// contains a log line if one is due.
     pub(super) fn change(&mut self, now: Nanos, client: u32, address: IpAddr) -> Result<Admitted, Option<String>> {
         let admitted = if self.trusted_proxies.contain(address) {
             self.enter_account(now, address)
@@ -183,7 +183,7 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// Returns the account of a client that has no place of its own because it comes through a proxy.
+    /// Returns the account of a client that needs no place of its own, because it comes through a proxy.
     pub(super) fn enter_account(&mut self, now: Nanos, address: IpAddr) -> Admitted {
         let client = self.clients.enter_unbounded(address, now);
         self.admitted(client, address)
@@ -199,7 +199,7 @@ impl Admission {
     }
 
     /// Registers the clients of open connections and requests with a new scheduler. Other clients are registered when
-    /// they return.
+    /// they come back.
     pub(super) fn introduce_again(&mut self, connections: &Connections<impl Socket>, scheduler: &mut Scheduler) {
         let mut clients: Vec<(u32, IpAddr)> = connections.iter().flat_map(|(_, conn)| clients_of(conn)).collect();
         clients.sort_unstable();
@@ -208,7 +208,7 @@ impl Admission {
         clients.into_iter().for_each(|(client, address)| scheduler.on_client_again(client, self.traits_of(address)));
     }
 
-    /// Records that a connection has ended. After a client's last connection the index may be reused for another
+    /// Records that a connection has ended. After a client's last connection, its index may be reused for another
     /// client.
     pub(super) fn leave(&mut self, now: Nanos, client: u32) {
         self.leave_account(now, client);
@@ -226,8 +226,8 @@ impl Admission {
         self.places.workers()
     }
 
-    /// Returns whether a connection from this address would displace another one, or would leave its client few more.
-    /// The address must then be validated.
+    /// Returns whether a connection from this address would displace another one, or would leave its client only few
+    /// more. In that case the address must be validated.
     pub(super) fn is_scarce(&self, address: IpAddr) -> bool {
         !self.places.has_room() || self.clients.has_half(address)
     }
@@ -247,7 +247,7 @@ impl Admission {
         self.known.add(client, bytes);
     }
 
-    /// Books the bytes sent to a client, together with `bytes_under_way` of responses under way.
+    /// Adds the bytes sent to a client, including `bytes_under_way` of responses in progress, to its account.
     pub(super) fn book(&mut self, now: Nanos, client: u32, bytes_under_way: u64) {
         let bytes = self.known.take_bytes(client) + bytes_under_way;
         if bytes > 0 {
@@ -260,8 +260,8 @@ impl Admission {
         self.clients.notice(now)
     }
 
-    /// Returns lines about the busiest clients if they were requested, each with the bytes the client is ahead of its
-    /// share, if that is tracked.
+    /// Returns lines about the busiest clients, if they were requested. Each has the bytes by which the client is ahead
+    /// of its share, if those are tracked.
     pub(super) fn busiest(&self, now: Nanos, ahead_bytes: impl Fn(u32) -> Option<u64>) -> Vec<String> {
         if !self.clients.take_asked() {
             return Vec::new();
@@ -271,8 +271,8 @@ impl Admission {
         self.clients.lines(now, columns)
     }
 
-    /// Returns the reason why another request cannot be admitted: too many streams are open, or memory is full. `None`
-    /// if it can.
+    /// Returns the reason why no further request can be admitted: too many streams are open, or memory is full. `None`
+    /// if one can be.
     pub(super) fn why_full(&self, open_streams: usize) -> Option<String> {
         if open_streams >= self.streams_max {
             return Some(format!("{} other requests are open", self.streams_max));
@@ -292,7 +292,7 @@ impl Admission {
     }
 }
 
-/// Returns the client of a connection, and the clients of the requests that a proxy passed on over it.
+/// Returns the client of a connection, and the clients of requests that a proxy has passed on over it.
 fn clients_of(conn: &Connection<impl Socket>) -> impl Iterator<Item = (u32, IpAddr)> {
     let origins = conn.peer.origins.iter().flat_map(|origins| &origins.requests);
     origins.map(|(_, origin)| (origin.client, origin.address)).chain([(conn.client, conn.peer.address)])

@@ -1,14 +1,14 @@
-//! The rest of a turn's budget: for the connection being read, for handshakes, and for the events with which the turn
-//! began.
+//! What is left of a turn's budget: for the connection being read, for handshakes, and for the events with which the
+//! turn began.
 
 use crate::send::BYTES_PER_TURN_MAX;
 
-/// The maximum number of requests of one connection answered in a turn: a fraction of a millisecond's work.
+/// The maximum number of requests of one connection that are answered per turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
-/// The maximum number of reads of one connection in a turn. A connection that fills the buffer each time has more to
-/// send than others, which come first.
+/// The maximum number of reads of one connection per turn. A connection that fills the buffer each time has more to
+/// send than others, so the others come first.
 const RECEIVES_PER_TURN_MAX: u32 = 4;
-/// The maximum number of reads of handshaking connections in a turn: a signature takes 20 us to 1 ms.
+/// The maximum number of reads of handshaking connections per turn. A signature takes 20 us to 1 ms.
 pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -17,10 +17,10 @@ pub(super) struct Budget {
     bytes: u64,
     receives: u32,
     handshakes: usize,
-    /// QUIC connections begun in this turn. They are counted apart because their clients may forge addresses, and they
-    /// must not delay handshakes over TCP.
+    /// QUIC connections started in this turn. They are counted separately, because their clients may use forged
+    /// addresses and must not delay handshakes over TCP.
     quic_handshakes: usize,
-    /// The events and newcomers of this turn that are not handled yet and may bring responses.
+    /// Events and newcomers of this turn that have not been handled yet and may cause responses.
     pub to_come: usize,
 }
 
@@ -39,7 +39,7 @@ impl Budget {
         self.requests == 0 || self.bytes == 0
     }
 
-    /// Returns true if the connection is not read any more in this turn.
+    /// Returns true if the connection is not read again in this turn.
     pub fn is_read_enough(&self) -> bool {
         self.is_spent() || self.receives == 0
     }
@@ -68,7 +68,7 @@ impl Budget {
         self.quic_handshakes += 1;
     }
 
-    /// Returns whether another QUIC handshake fits; one costs as much as a handshake over TCP.
+    /// Returns whether there is time for another QUIC handshake, which takes as long as one over TCP.
     pub fn has_quic_handshake_left(&self) -> bool {
         self.quic_handshakes < HANDSHAKES_PER_TURN_MAX
     }

@@ -1,8 +1,7 @@
-//! Changes of the settings while a worker runs. Another thread leaves them, and the worker adopts them at its next
-//! turn.
+//! Changes of settings while a worker runs. Another thread queues them, and the worker applies them in its next turn.
 //!
-//! Every step that can fail was done before: sockets are bound, files are open. New limits and timeouts apply to new
-//! connections and requests, and to the next deadline of existing ones. Link settings apply from the next grant.
+//! All steps that can fail have been done before: sockets are bound, files are open. New limits and timeouts apply to
+//! new connections and requests, and to the next deadline of existing ones. Link settings apply from the next grant.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::send::{LinkSettings, Order, ReaderSettings};
 /// A change that another thread leaves for a worker.
 pub enum Change {
     Settings(Box<NewSettings>),
-    /// The previous process has ended and reads no more datagrams.
+    /// The previous process has ended and no longer reads datagrams.
     PredecessorEnded,
 }
 
@@ -44,7 +43,7 @@ pub struct LinkChange {
     pub is_direct: bool,
 }
 
-/// The changes that a worker has not adopted yet, one for each reload since its last turn.
+/// The changes that a worker has not applied yet, one per reload since its last turn.
 #[derive(Default)]
 pub struct Changes {
     left: Mutex<LeftChanges>,
@@ -55,14 +54,14 @@ pub struct Changes {
 struct LeftChanges {
     /// The changes, oldest first.
     changes: Vec<Change>,
-    /// The number of changes ever left; `adopted` counts the adopted ones.
+    /// The number of changes ever queued; `adopted` counts those that were applied.
     count: u64,
     adopted: u64,
 }
 
 impl Changes {
-    /// Leaves a change and calls `wake` so that the worker takes it. Waits up to `wait` until the change is in force;
-    /// otherwise the change comes into force later.
+    /// Queues a change and calls `wake` so that the worker takes it. Waits up to `wait` until the change is applied;
+    /// after that it is applied later.
     pub fn hand_over(&self, change: Change, wake: impl FnOnce(), wait: Duration) {
         let mut left = self.left();
         left.changes.push(change);
@@ -80,7 +79,7 @@ impl Changes {
         std::mem::take(&mut self.left().changes)
     }
 
-    /// Records that `count` changes are in force.
+    /// Records that `count` changes have been applied.
     fn tell(&self, count: usize) {
         self.left().adopted += count as u64;
         self.adopted.notify_all();
@@ -88,7 +87,7 @@ impl Changes {
 }
 
 impl<N: Net> Worker<N> {
-    /// Adopts the pending changes, if any.
+    /// Applies the pending changes, if there are any.
     pub(super) fn take_changes(&mut self) {
         let changes = Arc::clone(&self.responder.setup.changes);
         let taken = changes.take();

@@ -1,6 +1,6 @@
-//! The client of a request that a trusted proxy passed on. On a proxy's connection, each request may belong to another
-//! client. The proxy's fields are read once for each request. Logs, classes, upstreams, limits and the share of the
-//! link depend on them.
+//! The client of a request that a trusted proxy passed on. On a proxy's connection, each request may belong to a
+//! different client. The proxy's fields are read once per request. Logs, classes, upstreams, limits and the share of
+//! the link depend on them.
 
 use http::Request;
 use http::gateway::claimed;
@@ -12,7 +12,7 @@ use crate::connection::{Connection, Origin};
 use crate::journal::Kind;
 use crate::net::Socket;
 
-/// The maximum number of bytes logged of a value that is not an address.
+/// The maximum number of bytes that are logged of a value that is not an address.
 const SHOWN_BYTES_MAX: usize = 64;
 
 impl Service {

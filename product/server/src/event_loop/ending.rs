@@ -1,12 +1,12 @@
-//! The ends of a connection.
+//! Ways to end a connection.
 //!
-//! | method | applies when | responses under way |
+//! | method | applies when | responses in progress |
 //! |---|---|---|
 //! | `end` | the transmitter decides: a stop, a deadline, frames that are over or broken | depends on [`Ending`] |
-//! | `abort` | an HTTP/1.1 client has left, which an upstream still works for | end as aborted |
+//! | `abort` | an HTTP/1.1 client has left while an upstream still works for it | end as aborted |
 //! | `abandon` | a client is gone or late: nothing is worth sending | end as disconnected |
-//! | `end_for_memory` | the memory it holds is needed, with a line in the log | as by `abandon` |
-//! | `close` | nothing is under way any more; the others arrive here | none |
+//! | `end_for_memory` | its memory is needed; a line is logged | as by `abandon` |
+//! | `close` | nothing is in progress any more; the other ways end here | none |
 
 use super::responder::Responder;
 use super::shortage::waiting;
@@ -18,7 +18,7 @@ use crate::net::{Net, Transport};
 use crate::send::{EndContext, Ending, Transmitter};
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection in the way that `how` returns.
+    /// Ends a connection in the way that `how` chooses.
     pub(super) fn end(
         &mut self,
         at: usize,
@@ -47,8 +47,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection whose client is gone or late, so that nothing is worth sending to it. The connection closes
-    /// when the last response has departed.
+    /// Ends a connection whose client has left or is late, so that nothing is worth sending. The connection closes when
+    /// its last response has departed.
     pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         let retransmits = conn.retransmits();
@@ -76,7 +76,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection because of the memory that it holds, and logs a line.
+    /// Ends a connection because its memory is needed, and logs a line.
     pub(super) fn end_for_memory(&mut self, at: usize) {
         let conn = &self.connections[at];
         let what = match () {
@@ -89,8 +89,8 @@ impl<N: Net> Responder<N> {
         self.abandon(at);
     }
 
-    /// Ends the connection of a client that has left. Its request leaves the queue of its upstream, or is cancelled at
-    /// the upstream.
+    /// Ends the connection of a client that has left. Its request is removed from the queue of its upstream, or
+    /// cancelled at the upstream.
     pub(super) fn abort(&mut self, at: usize) {
         if self.connections[at].is_sending() {
             return self.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);

@@ -1,5 +1,5 @@
-//! The authorization server that decides whether the client of a request is let in: the query, its answer, and the
-//! reply if it fails.
+//! The authentication server that decides whether to admit the client of a request: the query, the answer, and the
+//! reply if the query fails.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::proxy::Begun;
 use crate::sites::AskedServer;
 use crate::upstream::{ClientConnection, Transfer};
 
-/// The fields that describe the representation the client requests, and not the client.
+/// Fields that describe the representation that the client requests, and not the client itself.
 const NOT_ASKED: [&str; 8] = [
     "Content-Encoding",
     "Content-Type",
@@ -32,7 +32,7 @@ const NOT_ASKED: [&str; 8] = [
 ];
 
 impl<N: Net> Responder<N> {
-    /// Queries the authorization server about the client of a request.
+    /// Queries the authentication server about the client of a request.
     pub(super) fn ask(
         &mut self,
         id: ExchangeId,
@@ -60,8 +60,8 @@ impl<N: Net> Responder<N> {
         self.follow_begun(id);
     }
 
-    /// Lets a request continue if the head of the server's answer allows it. Otherwise returns the answer, to be sent
-    /// to the client.
+    /// Lets a request proceed if the head of the authentication server's answer admits the client. Otherwise returns
+    /// the answer, to be sent to the client.
     pub(super) fn pass_or_answer(&mut self, begun: Box<Begun>) -> Option<Box<Begun>> {
         let id = begun.id;
         let copied = match self.connections.find(id).map(|exchange| &exchange.task) {
@@ -84,15 +84,15 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// Returns true for a field by which a client proves who it is. The authorization server needs it even if its answer
-/// may set it too.
+/// Returns true for a field by which a client proves its identity. The authentication server needs it even if its
+/// answer may set the field too.
 fn is_login(name: &str) -> bool {
     ["authorization", "cookie"].iter().any(|login| login.eq_ignore_ascii_case(name))
 }
 
-/// Builds the request to the authorization server: a GET with the fields of the client's request, and with the method
-/// and target of that request in added fields. The client's values of the fields that the answer sets (`copy_headers`)
-/// are removed, because a server may trust its proxy in these.
+/// Builds the request to the authentication server: a GET with the fields of the client's request, whose method and
+/// target are in additional fields. Fields that the answer may set (`copy_headers`) are removed, because a server may
+/// trust its proxy to set them.
 fn question(
     conn: &Connection<impl Socket>,
     id: ExchangeId,

@@ -1,5 +1,5 @@
-//! Returns a flood's memory to the system when the flood is over. Otherwise tables keep the length of the maximum
-//! number of simultaneous connections and responses, and the allocator keeps freed memory.
+//! Returns memory to the system after a flood. Otherwise tables would keep the length needed for the maximum number of
+//! connections and responses, and the allocator would keep freed memory.
 
 use std::thread;
 
@@ -10,14 +10,14 @@ use crate::net::{Net, Socket};
 use crate::send::Transmitter;
 use crate::sys;
 
-/// Tables of up to this many slots are kept even if few are used: some hundred kilobytes.
+/// The number of slots up to which tables are kept even if few slots are used: some hundred kilobytes.
 const SLOTS_KEPT: usize = 1024;
-/// Tables are shrunk if less than one slot in this many is used.
+/// Tables are shrunk if fewer than one slot in this many is used.
 const VACANT_TO_USED: usize = 4;
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection whose kept requests are incomplete or wait behind others, if all memory is used. By the end of
-    /// the turn a thousand other connections could each have sent as much.
+    /// Ends a connection whose stored requests are incomplete or wait behind others, if all memory is in use. By the
+    /// end of the turn a thousand other connections could each have sent as much.
     pub(super) fn end_part(&mut self, at: usize) {
         let is_full = is_full(self.connections.account());
         if is_full && self.connections.get(at).is_some_and(|conn| conn.kept_bytes() >= WAITING_BYTES_MIN) {

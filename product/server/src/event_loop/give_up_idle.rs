@@ -1,6 +1,6 @@
 //! When all places are taken, the connection that has been idle longest is closed for a new client, as nginx does. A
-//! client that sends a request at that moment sees its connection close and retries (RFC 9112 section 9.3.1); a client
-//! that cannot connect has no server at all.
+//! client that sends a request at that moment sees its connection close and retries (RFC 9112 section 9.3.1), but a
+//! client that cannot connect gets no service at all.
 
 use units::Nanos;
 
@@ -8,7 +8,8 @@ use super::responder::Responder;
 use crate::net::Net;
 
 impl<N: Net> Responder<N> {
-    /// Closes the longest idle connection among those idle for at least `idle_for`. Returns false if there is none.
+    /// Closes the connection that has been idle longest, among those idle for at least `idle_for`. Returns false if
+    /// there is none.
     pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
         while let Some((token, deadline)) = self.service.admission.next_idle(self.timers.now(), &self.connections) {
             // A request may have arrived since the list was made, or may be in the socket without an event yet.

@@ -1,7 +1,7 @@
-//! TLS clients, and clients that use or omit TLS at the wrong port.
+//! TLS clients, and clients that use TLS on a port without it or the reverse.
 //!
-//! A handshake costs as much as hundreds of requests, so each turn has only a few. The others wait for the next turn,
-//! like connections that have more to send than their share. A handshake's output leaves immediately, with one
+//! A handshake costs as much as hundreds of requests, so each turn processes only a few. The others wait for the next
+//! turn, like connections that have more to send than their share. A handshake's output is sent immediately, with one
 //! exception: if responses are ordered, a flight with a certificate is a job too (`send/handshake_flight.rs`).
 
 use http::{Reject, Status, http1};
@@ -10,7 +10,7 @@ use super::responder::Responder;
 use crate::journal::Kind;
 use crate::net::Net;
 
-/// The answer to a client that speaks HTTP at a TLS port, in plain HTTP because the client understands nothing else.
+/// The answer to a client that uses HTTP on a TLS port. It is plain HTTP, because the client understands nothing else.
 const WANTS_TLS: Reject = Reject {
     status: Status::BAD_REQUEST,
     reason: "this port speaks HTTPS: please ask for the same address with https://",
@@ -49,7 +49,7 @@ impl<N: Net> Responder<N> {
         self.buffers.plain = plain;
     }
 
-    /// Takes decrypted bytes. There are none while a handshake or a record is incomplete.
+    /// Takes decrypted bytes; there are none while a handshake or a record is incomplete.
     fn take_opened(&mut self, at: usize, plain: &[u8]) {
         let now = self.timers.now();
         if !plain.is_empty() {

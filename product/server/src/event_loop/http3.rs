@@ -1,4 +1,4 @@
-//! HTTP/3: passes datagrams to their connections. From there a QUIC connection is treated like any other: `streams.rs`
+//! HTTP/3: passes datagrams to their connections. After that, a QUIC connection is treated like any other: `streams.rs`
 //! handles its streams, and its responses are jobs on one connection of the scheduler.
 //!
 //! A connection's share of a turn is limited where its events are taken; receiving datagrams only stores them.
@@ -19,10 +19,11 @@ use crate::connection::{ChannelKind, HANDSHAKE_TIMEOUT};
 use crate::net::{Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 
-/// The maximum number of system calls that read from one socket in a turn. Each reads up to eight pieces, and a piece
-/// may hold several datagrams.
+/// The maximum number of system calls per turn that read from one socket. Each reads up to eight pieces, and a piece
+/// may contain several datagrams.
 const RECEIVES_PER_TURN_MAX: usize = 16;
-/// The part of a turn for reading datagrams. The rest is for existing connections, even if more datagrams arrive.
+/// The part of a turn for reading datagrams. The rest of the turn is for existing connections, even if more datagrams
+/// have arrived.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 
 impl<N: Net> UdpEndpoints<N> {
@@ -44,7 +45,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.open(&with.net, listeners, acceptor, &settings)
     }
 
-    /// Receives the datagrams that have arrived, within their part of the turn.
+    /// Receives the datagrams that have arrived, within their part of the turn's time.
     pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Listeners<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
             with.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
@@ -69,7 +70,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.put_back(sockets);
     }
 
-    /// Updates, at the end of a turn, the sockets at which the event loop waits for room.
+    /// Updates, at the end of a turn, for which sockets the event loop waits for room.
     pub fn look_after(&mut self, with: &Responder<N>) {
         self.wait_for_room(&with.net, |number| with.connections.is_full_at(number));
     }

@@ -1,21 +1,21 @@
-//! The data a worker stores about its clients.
+//! The data that a worker stores about clients.
 
 use crate::clients::Client;
 
-/// The clients this worker has seen, by the index of their accounts.
+/// The clients that this worker has seen, by the index of their accounts.
 #[derive(Default)]
 pub(super) struct KnownClients {
     clients: Vec<KnownClient>,
 }
 
-/// The data about one client, packed into 6 bytes because every client is remembered.
+/// The data about one client, in 6 bytes, because all clients are remembered.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(2))]
 struct KnownClient {
-    /// The bytes sent to the client and not booked yet. They are booked once a second and when a connection ends, so
-    /// that no response takes a lock.
+    /// Bytes sent to the client and not yet added to its account. That is done once a second and when a connection
+    /// ends, so that responses take no lock.
     bytes: u32,
-    /// The generation, plus one, of the account that the transmitter has; 0 if it has none.
+    /// The generation of the account that the transmitter knows, plus one; 0 if it knows none.
     introduced: u16,
 }
 
@@ -28,7 +28,7 @@ impl KnownClients {
         &mut self.clients[at]
     }
 
-    /// Adds bytes that were sent. More than 4 GB in a second are not counted.
+    /// Adds sent bytes. More than 4 GB per second are not counted.
     pub fn add(&mut self, client: u32, bytes: u64) {
         let known = self.of(client);
         let before = known.bytes;
@@ -42,7 +42,7 @@ impl KnownClients {
         bytes.into()
     }
 
-    /// Forgets that clients were introduced to the transmitter, except these, which come in order of their indexes.
+    /// Forgets that clients were introduced to the transmitter, except these, which must be in order of their indexes.
     pub fn keep_introduced(&mut self, kept: impl Iterator<Item = u32>) {
         let mut kept = kept.peekable();
         for (client, known) in (0..).zip(&mut self.clients) {
@@ -52,7 +52,7 @@ impl KnownClients {
         }
     }
 
-    /// Returns whether this client has not been seen under its index.
+    /// Returns whether this client has not been seen before under its index.
     pub fn is_new(&mut self, client: Client) -> bool {
         let introduced = client.generation.wrapping_add(1);
         let known = self.of(client.index);

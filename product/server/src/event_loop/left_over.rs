@@ -1,4 +1,4 @@
-//! Test helpers: the resources that a worker still holds when all clients have left. There must be none.
+//! Test helpers that find resources that a worker still holds after all clients have left. There must be none.
 
 use units::{Nanos, Rate};
 
@@ -15,7 +15,7 @@ impl<N: Net> Worker<N> {
         self.responder.connections.is_empty()
     }
 
-    /// Describes the resources left over; empty if there are none.
+    /// Describes the leftover resources; empty if there are none.
     pub fn left_over(&self, now: Nanos) -> String {
         let with = &self.responder;
         // A stopping worker does not wait for the disk.
@@ -43,7 +43,7 @@ impl<N: Net> Worker<N> {
         self.responder.connections.account().bytes()
     }
 
-    /// Compares the account with the memory in use, which is counted in another way. The error describes the
+    /// Compares the memory account with the memory in use, which is counted in a different way. The error describes the
     /// difference.
     pub fn check_memory(&mut self) -> Result<(), String> {
         let is_written = !self.responder.transmitter.reads.is_idle();
@@ -85,7 +85,7 @@ impl<N: Net> Worker<N> {
         )
     }
 
-    /// The rate of the line, if it was searched and found.
+    /// The rate of the line, if the search has found it.
     pub fn found_rate(&self, now: Nanos) -> Option<Rate> {
         match self.responder.transmitter.link.line(now) {
             Some(Line::Found(status)) if status.bounds.most.is_none() => status.rate,

@@ -12,17 +12,17 @@ use crate::net::{Net, Os};
 #[derive(Debug)]
 pub struct Listener<N: Net = Os> {
     pub(crate) socket: N::Listener,
-    /// Clients use TLS on this socket.
+    /// True if clients use TLS on this socket.
     pub(crate) is_secure: bool,
-    /// Clients connect through proxies, which send a PROXY protocol header.
+    /// True if clients connect through proxies, which send a PROXY protocol header.
     pub(crate) has_proxy_header: bool,
-    /// The UDP socket for HTTP/3, if it is served here.
+    /// The UDP socket for HTTP/3, if HTTP/3 is enabled here.
     pub(crate) udp: Option<Arc<N::Udp>>,
-    /// The previous process still reads the UDP socket, until it ends.
+    /// True if the previous process still reads the UDP socket.
     pub(crate) is_udp_waiting: bool,
-    /// The port of HTTP/3, if it is served here.
+    /// The port of HTTP/3, if HTTP/3 is enabled here.
     pub(crate) http3_port: Option<NonZeroU16>,
-    /// The socket is shared with other workers and the service manager.
+    /// True if the socket is shared with other workers and the service manager.
     pub(crate) is_passed: bool,
 }
 
@@ -40,8 +40,8 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// The port of HTTP/3 to advertise to clients. `None` while the previous process reads the UDP socket, because
-    /// nobody accepts new connections there.
+    /// The HTTP/3 port to advertise to clients. `None` while the previous process reads the UDP socket, because it does
+    /// not accept new connections there.
     pub fn advertised_port(&self) -> Option<NonZeroU16> {
         self.http3_port.filter(|_| !self.is_udp_waiting)
     }
@@ -51,8 +51,8 @@ impl<N: Net> Listener<N> {
         if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
     }
 
-    /// Makes the kernel refuse new connections, because they would get no answer. Connections to a passed socket wait
-    /// in it for the next process that has it.
+    /// Makes the kernel refuse new connections, because they would get no answer. On a passed socket, connections wait
+    /// for the next process that has the socket.
     pub fn refuse(&self, net: &N) {
         if !self.is_passed {
             net.refuse(&self.socket);

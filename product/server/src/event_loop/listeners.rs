@@ -1,4 +1,4 @@
-//! The listening sockets of a worker: which one accepts next, and whether the event loop watches them.
+//! The listening sockets of a worker. Tracks which one accepts next, and whether the event loop watches them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use super::listener::Listener;
 use crate::net::{Net, Source};
 
 pub(super) struct Listeners<N: Net> {
-    /// The listeners. There is at least one until another process has taken them over.
+    /// The listeners. There is at least one, until another process has taken them over.
     listeners: Vec<Listener<N>>,
     is_accepting: bool,
     /// The index of the listener polled last.
     last: usize,
-    /// Set if accepting failed for lack of descriptors or memory and this was logged.
+    /// True if accepting failed for lack of descriptors or memory and this was logged.
     is_short: bool,
-    /// The indexes of the listeners that are not watched for a while because their sockets fail.
+    /// The indexes of listeners that are not watched for a while because their sockets fail.
     failed: Vec<usize>,
-    /// Set if a listener failed and this was logged.
+    /// True if a listener failed and this was logged.
     is_failing: bool,
-    /// Connections accepted in this turn; the allocation is reused from turn to turn.
+    /// The connections accepted in this turn. The allocation is reused.
     pub(super) newcomers: Vec<usize>,
 }
 
@@ -40,7 +40,7 @@ impl<N: Net> Listeners<N> {
         &self.listeners[self.last]
     }
 
-    /// Records that no process before this one reads the UDP sockets any more.
+    /// Records that no earlier process reads the UDP sockets any more.
     pub fn on_predecessor_ended(&mut self) {
         self.listeners.iter_mut().for_each(|listener| listener.is_udp_waiting = false);
     }
@@ -50,7 +50,8 @@ impl<N: Net> Listeners<N> {
         self.is_accepting
     }
 
-    /// Returns true if descriptors or memory ran out for the last client and some clients still wait to be accepted.
+    /// Returns true if descriptors or memory ran out for the last client and some clients are still waiting to be
+    /// accepted.
     pub fn is_short(&self) -> bool {
         self.is_short
     }
@@ -82,20 +83,20 @@ impl<N: Net> Listeners<N> {
         }
     }
 
-    /// Closes the sockets. Another process holds the sockets that it wants and accepts clients there; the kernel
-    /// refuses clients at the others.
+    /// Closes the sockets. At sockets that another process holds too, that process accepts clients; at the others, the
+    /// kernel refuses them.
     pub fn leave(&mut self, net: &N) {
         self.pause(net);
         self.failed.clear();
         self.listeners.clear();
     }
 
-    /// Refuses clients from now on, except at sockets that other processes hold too.
+    /// Refuses clients from now on, except at sockets that other processes hold as well.
     pub fn refuse(&self, net: &N) {
         self.listeners.iter().for_each(|listener| listener.refuse(net));
     }
 
-    /// Accepts from the next listener that has a client, in round-robin order.
+    /// Accepts from the next listener that has a client; listeners are served in turn.
     pub fn accept_next(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         for _ in 0..self.listeners.len() {
             self.last = (self.last + 1) % self.listeners.len();
@@ -116,7 +117,7 @@ impl<N: Net> Listeners<N> {
         !std::mem::replace(&mut self.is_short, true)
     }
 
-    /// Stops watching the listener of the last failure until [`Listeners::retry`]. Returns true if the failure is new.
+    /// Stops watching the listener that failed last, until [`Listeners::retry`]. Returns true if the failure is new.
     pub fn on_failure(&mut self, net: &N) -> bool {
         let _ = net.remove(Source::Listener(&self.last().socket));
         self.failed.push(self.last);

@@ -1,6 +1,6 @@
-//! Requests whose clients must be authorized first, by a password or by an authorization server
-//! ([`super::forward_auth`]). A request waits in the form in which it arrived; after the verdict it is answered as if
-//! it had just arrived. Its body waits at the client and is not read.
+//! Requests whose clients must be authorized first, by a password or by an authentication server
+//! ([`super::forward_auth`]). A request is stored as it arrived; after the verdict it is answered as if it had just
+//! arrived. Its body stays at the client and is not read.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
@@ -13,8 +13,7 @@ use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
 impl<N: Net> Responder<N> {
-    /// Starts the verification of a request's password. `came` is the request as received, `request` the form in which
-    /// it is answered.
+    /// Starts to verify a request's password. `came` is the request as received, `request` the request to answer.
     pub(super) fn verify(
         &mut self,
         id: ExchangeId,
@@ -35,12 +34,12 @@ impl<N: Net> Responder<N> {
         self.wait_for_verdict(id, to, came, head);
     }
 
-    /// Returns true if an exchange waits until its client is let in.
+    /// Returns true if an exchange waits for the decision whether to admit its client.
     pub(super) fn is_deciding(&self, id: ExchangeId) -> bool {
         self.connections.resolve(id).is_some_and(|(_, exchange)| matches!(exchange.task, Task::Deciding(_)))
     }
 
-    /// Ends the wait of a request that gets a response without a verdict.
+    /// Ends the wait of a request that will be answered without a verdict.
     pub(super) fn undecided(&mut self, id: ExchangeId, deciding: &Deciding) -> Box<KeptRequest> {
         let came = deciding.request();
         if came.body != BodyLength::None {
@@ -54,7 +53,7 @@ impl<N: Net> Responder<N> {
         Box::new(KeptRequest::new(&request, conn.held.account()))
     }
 
-    /// Keeps a request until the verdict about it arrives.
+    /// Stores a request until the verdict about it arrives.
     pub(super) fn wait_for_verdict(&mut self, id: ExchangeId, to: To, came: &Request, head: Option<&Head>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         // The rules that decide who is let in apply to the path after a rewrite.
@@ -104,7 +103,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Begins to read the body of a request on a stream if it is wanted now, and discards it if it is not wanted.
+    /// Starts to read the body of a request on a stream if the body is needed now; discards it if it is never needed.
     fn take_or_leave_body(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {

@@ -1,24 +1,24 @@
-//! The idle connections that are closed for newcomers, longest idle first.
+//! Selects the idle connections to close for newcomers, the longest idle first.
 
 use units::Nanos;
 
 use crate::clock::ClientTime;
 use crate::connection::Connections;
 
-/// The maximum number of idle connections found in one scan of all connections. As many newcomers can then be let in.
+/// The maximum number of idle connections found in one scan of all connections. As many newcomers can then be admitted.
 const IDLE_FOUND_MAX: usize = 1024;
-/// The minimum time between two scans of all connections, however many newcomers there are.
+/// The minimum time between two scans of all connections.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);
 
-/// The idle connections found in a scan. The next one to close is at the end.
+/// Idle connections found in a scan; the next one to close is last.
 #[derive(Default)]
 pub(super) struct Idle {
     found: Vec<Found>,
     looked_at: Nanos,
 }
 
-/// The sort key, in the order described at [`longest_idle`], and the token. The connection may have been used or closed
-/// since.
+/// The sort key, in the order described at [`longest_idle`], followed by the token. The connection may have been used
+/// or closed since.
 type Found = (bool, bool, ClientTime, u64);
 
 impl Idle {
@@ -35,9 +35,8 @@ impl Idle {
     }
 }
 
-/// Lists idle connections, the next one to close at the end. The first to close are connections whose last response was
-/// sent, then those that have had an answer, then those that never sent a request; within each group the longest idle
-/// first.
+/// Lists idle connections, the next one to close last. Connections whose last response was sent are closed first, then
+/// those that have had an answer, then those that never sent a request; within each group, the longest idle first.
 fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
     let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =

@@ -1,10 +1,10 @@
 //! A worker: one event loop with listening sockets, its connections and its files.
 //!
-//! Each turn takes the ready descriptors, reads and parses the bytes that arrived, and passes responses to the worker's
-//! own [`Transmitter`]. Workers share no data that changes often, so a request is answered by the thread that accepted
-//! its connection. An order over all connections needs one place that decides, so with paced shaping there is one
-//! worker, which reads, decides and sends. (A second thread that sent the responses of the workers took 1.4 to 1.6
-//! times the CPU time of this, and its order was no better: docs/notebook/shape.md.)
+//! Each turn takes the ready descriptors, reads and parses the bytes that have arrived, and passes responses to the
+//! worker's own [`Transmitter`]. Workers share no data that changes often, so a request is answered by the thread that
+//! accepted its connection. An order over all connections requires a single place of decision, so with paced shaping
+//! there is one worker, which reads, decides and sends. (A second thread that sent the responses of the workers took
+//! 1.4 to 1.6 times the CPU time of this, and its order was no better: docs/notebook/shape.md.)
 //!
 //! A turn is bounded, and so is each connection's share of it ([`reading`]). The kernel reports each arrival once
 //! (edge-triggered), so connections with unread data are kept in a queue and take turns.
@@ -79,12 +79,12 @@ const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
 const DATAGRAMS: u64 = u64::MAX - 3;
 
-/// The nice value of an event loop that paces. With eight busy loops on two processors, 1 % of its wake-ups came at
-/// least 0.7 ms late; at nice value 0 they came 6.8 ms late. The loop sleeps most of the time, so other processes lose
-/// little.
+/// The nice value of an event loop that paces. With eight busy loops on two processors, 1 % of its wake-ups were at
+/// least 0.7 ms late; with a nice value of 0 they were 6.8 ms late. The event loop sleeps most of the time, so other
+/// processes lose little.
 const PACED_NICE: i32 = -10;
 
-/// The maximum bytes read from a socket in one system call. A request head fits in one packet; this size is for clients
+/// The maximum bytes read from a socket per system call. A request head fits in one packet; this size is for clients
 /// that send many requests.
 const READ_BYTES: usize = 64 << 10;
 
@@ -96,7 +96,7 @@ pub struct Setup {
     pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
     pub stop: Arc<Stop>,
-    /// Settings that this worker has yet to adopt.
+    /// Settings that this worker has not applied yet.
     pub changes: Arc<Changes>,
 }
 
@@ -112,7 +112,7 @@ pub struct Parts<N: Net = Os> {
     pub transmitter: Transmitter,
 }
 
-/// The event loop, which composes components that do not depend on each other.
+/// The event loop. It is composed of components that do not depend on each other.
 pub struct Worker<N: Net = Os> {
     acceptor: Listeners<N>,
     udp: UdpEndpoints<N>,
@@ -134,7 +134,7 @@ impl Worker {
         self.responder.net.refusal()
     }
 
-    /// Serves until a stop is requested and the last response is sent, or the time limit for stopping is over.
+    /// Serves until a stop is requested and the last response has been sent, or the time limit for stopping is reached.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
         if self.responder.transmitter.is_paced() {
             // The default timer slack of 50 µs would be 4 % of the time of a segment at 10 Mbit/s.
@@ -162,8 +162,8 @@ impl<N: Net> Worker<N> {
         Ok(worker)
     }
 
-    /// Waits, calls `awake`, then runs one turn. Returns true if a stop was requested and the last response is sent or
-    /// the time limit is over.
+    /// Waits, calls `awake`, then runs one turn. Returns true if a stop was requested and the last response has been
+    /// sent or the time limit is reached.
     pub fn step(&mut self, awake: impl FnOnce()) -> io::Result<bool> {
         let timeout = self.timeout();
         self.responder.net.wait(timeout)?;
@@ -221,7 +221,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Begins a turn after a wait of at most `timeout`, and keeps the Date field current.
+    /// Begins a turn after a wait of at most `timeout`, and updates the Date field.
     fn begin_turn(&mut self, timeout: Option<Nanos>) {
         let with = &mut self.responder;
         with.read_clock(timeout);
@@ -250,7 +250,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Answers requests whose lookup has ended, until the turn is over.
+    /// Answers requests whose lookup has ended, until the turn's time is up.
     fn answer_found(&mut self) {
         let with = &mut self.responder;
         let others = with.budget.to_come;
@@ -277,7 +277,7 @@ impl<N: Net> Worker<N> {
         with.budget.to_come = others;
     }
 
-    /// Ends connections while too much memory is held and the turn has time for it.
+    /// Ends connections while they hold too much memory, as long as the turn has time.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
         let released_bytes = with.connections.account().released_bytes();
@@ -330,7 +330,7 @@ impl<N: Net> Worker<N> {
         with.with_proxy(|proxy, _, _| proxy.release());
     }
 
-    /// Returns the time to wait until something is due: zero if something is ready, `None` if nothing is due.
+    /// Returns the time until something is due: zero if something is ready, `None` if nothing is due.
     fn timeout(&self) -> Option<Nanos> {
         let with = &self.responder;
         if with.connections.queued() > 0

@@ -12,11 +12,11 @@ use crate::net::Net;
 use crate::send::Direct;
 use crate::send::SentNow;
 
-/// The log message for a client that takes too long to receive the answer to its handshake.
+/// The log message about a client that is too slow to receive the answer to its handshake.
 const SLOW_HANDSHAKE: &str = "a handshake slower than --min-send-rate (limits.min_send_rate)";
 
 impl<N: Net> Responder<N> {
-    /// Sends a reply to a request: on a stream as a job, over HTTP/1.1 by the shortest path that the order allows.
+    /// Sends a reply to a request: on a stream as a job, and over HTTP/1.1 on the shortest path that the order permits.
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
             // The server is at fault. A client may trigger the error as often as it likes, so it is counted by kind.
@@ -66,7 +66,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Runs the transmitter. Called once a turn, and when a grant is due.
+    /// Runs the transmitter. Called once per turn, and when a grant is due.
     pub(super) fn transmit(&mut self) {
         if self.transmitter.is_idle(&self.connections, self.timers.now()) {
             self.connections.wake_due();
@@ -115,8 +115,8 @@ impl<N: Net> Responder<N> {
         self.connections.go_on(at);
     }
 
-    /// Handles the end of a response after `sent_bytes` were sent. Either the response failed, or the kernel has all of
-    /// it, including the end of the connection after its last response.
+    /// Handles the end of a response after `sent_bytes` were sent. Either the response failed, or the kernel has
+    /// accepted all of it and, after the last response, the end of the connection.
     fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id]);
         let ending = match &failure {

@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy, second half: it applies the proxy's effects to connections, responses and logs.
+//! The event loop's part in a proxy, second half: applies the proxy's effects to connections, responses and logs.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 }
 
 impl<N: Net> Responder<N> {
-    /// Gives the proxy an input, and applies its effects until there are no more.
+    /// Passes an input to the proxy, and applies the resulting effects until there are no more.
     pub(super) fn with_proxy<R>(&mut self, input: impl FnOnce(&mut Proxy<N>, &N, Nanos) -> R) -> R {
         let result = input(&mut self.proxy, &self.net, self.timers.now());
         while let Some(effect) = self.proxy.poll(&self.net, self.timers.now()) {
@@ -54,7 +54,7 @@ impl<N: Net> Responder<N> {
         result
     }
 
-    /// Applies the proxy's effects on a request that it has begun, unless the client has left.
+    /// Applies the effects of a request that the proxy has begun, unless the client has left.
     pub(super) fn follow_begun(&mut self, id: ExchangeId) {
         if self.has_left(id.slot()) { self.abort(id.slot()) } else { self.with_proxy(|_, _, _| ()) }
     }
@@ -133,7 +133,7 @@ impl<N: Net> Responder<N> {
         self.connections[id].trailing(takes_trailers(request))
     }
 
-    /// Sends the file that an upstream names, or begins the lookup of the file.
+    /// Sends the file that an upstream names, or starts to look it up.
     fn reply_named(&mut self, named: Named) {
         let Named { id, head, folder, path } = named;
         let Some(request) = self.take_passed(id) else { return };
@@ -151,14 +151,14 @@ impl<N: Net> Responder<N> {
         self.reply_passed(id, request, |handler, to, request| handler.reply_named(to, request, found, &said));
     }
 
-    /// Sends the site's error page in place of the response of an upstream.
+    /// Sends the site's error page in place of an upstream's response.
     fn reply_intercepted(&mut self, id: ExchangeId, head: UpstreamHead) {
         let Some(request) = self.take_passed(id) else { return };
         let said = head.into_response(());
         self.reply_passed(id, request, |handler, to, request| handler.intercepted(to, request, &said));
     }
 
-    /// Passes more of a response's body on to its job.
+    /// Passes more of a response's body to its job.
     fn pass_body(&mut self, id: ExchangeId) {
         let Some(job) = self.job_of(id) else { return };
         let now = self.timers.now();
@@ -166,7 +166,8 @@ impl<N: Net> Responder<N> {
         self.proxy.read_body(&self.net, now, id, &mut sink);
     }
 
-    /// Runs the clock of an upload on a stream while its client is awaited, and stops it while its upstream is.
+    /// Runs the clock of an upload on a stream while the upload waits for its client, and stops it while it waits for
+    /// its upstream.
     fn follow_upload(&mut self, id: ExchangeId, is_awaited: bool) {
         let now = self.timers.client_now();
         match self.connections.find(id).and_then(Exchange::upload) {
@@ -176,7 +177,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Continues to buffer a response in a spool file, if there is room for one.
+    /// Continues to buffer a response in a spool file, if there is room for it.
     fn spool(&mut self, id: ExchangeId, room: &Arc<Room>) {
         let Some(job) = self.job_of(id) else { return };
         let mut producer = self.producer(job);
@@ -198,7 +199,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Completes the upstream part of the access log line, unless it exists already.
+    /// Completes the upstream's part of the access log line, unless that was done already.
     fn note_tried(
         &mut self,
         id: ExchangeId,

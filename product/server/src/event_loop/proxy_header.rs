@@ -1,5 +1,5 @@
 //! Connections that begin with a PROXY protocol header. The connection, its account and its limits then belong to the
-//! client, as if there were no proxy. The header is read before TLS, in a limited time and within a limited size.
+//! client, as if there were no proxy. The header is read before TLS, with limits on its time and size.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ impl Service {
         self.journal.fail(now, Kind::ProxyHeader, why);
     }
 
-    /// Returns the client's own bytes, which follow the header; `None` until the header is complete.
+    /// Returns the client's own bytes, which follow the header; `None` as long as the header is incomplete.
     pub fn behind_header<'b>(
         &mut self,
         timers: &Timers,
@@ -54,7 +54,7 @@ impl Service {
         }
     }
 
-    /// Assigns the connection to this client, or to the proxy itself if the header names no client. Refuses it if the
+    /// Assigns the connection to this client or, if the header names no client, to the proxy itself. Refuses it if the
     /// client has reached its limit of connections.
     fn adopt(
         &mut self,

@@ -1,5 +1,5 @@
-//! Reading: from bytes to requests. A connection takes only its share of a turn; if it has more to read, it queues for
-//! the next turn.
+//! Reads bytes and parses requests. A connection gets only its share of a turn; if it has more to read, it is queued
+//! for the next turn.
 
 use http::http1::Head;
 use http::{Reject, Request, Shown};
@@ -22,12 +22,12 @@ use crate::send::Transmitter;
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// The error log's reason for refusing a client that speaks TLS to a plain HTTP listener.
+/// The reason in the error log for refusing a client that uses TLS on a plain HTTP listener.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
 
 impl<N: Net> Responder<N> {
-    /// Reads the bytes that have arrived, within the connection's share of the turn, while the connection is in a phase
-    /// that reads.
+    /// Reads the bytes that have arrived, within the connection's share of the turn, as long as the connection is in a
+    /// state that reads.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();
         if self.connections[at].input.is_cut {
@@ -93,9 +93,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Handles the end of the client's TLS. No event reports it, and the end of TCP may never follow it. An HTTP/1.1
-    /// connection is read up to it after a response that is due. Over HTTP/2 the responses under way are finished,
-    /// unless there is a tunnel, which has no other end.
+    /// Handles the end of the client's TLS. No event reports it, and the end of TCP may never follow. On an HTTP/1.1
+    /// connection, bytes before it are still read after the response in progress. Over HTTP/2 the responses in progress
+    /// are finished, unless there is a tunnel, whose only end this is.
     fn note_end_of_tls(&mut self, at: usize) {
         #[cfg(test)]
         if planted::strikes(planted::Fault::EndOfTlsUnnoticed) {
@@ -117,8 +117,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Handles the end of the client's bytes. In a tunnel the end is passed on to the upstream, which may continue to
-    /// send: `docker exec -i` receives its answer then.
+    /// Handles the end of the client's bytes. In a tunnel, the end is passed on to the upstream, which may continue to
+    /// send: `docker exec -i` gets its answer at that point.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         if conn.only_exchange().is_none_or(|id| !self.proxy.has_tunnel(id)) {
@@ -128,7 +128,7 @@ impl<N: Net> Responder<N> {
         self.pass_on(at, &[], true);
     }
 
-    /// Answers the requests in the kept and the fresh bytes, and keeps the rest.
+    /// Answers the requests in the stored and newly received bytes, and stores the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
         if self.connections[at].takes_frames() {
             return self.take_frames(at, fresh);
@@ -191,7 +191,7 @@ impl<N: Net> Responder<N> {
         self.answer_with(id, request, head, None);
     }
 
-    /// Answers a request as received. `verdict` is set if the request has waited for one.
+    /// Answers a request as received. `verdict` is present if the request has waited for one.
     pub(super) fn answer_with(
         &mut self,
         id: ExchangeId,
@@ -213,7 +213,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Replies to a request, or begins the work that must come before the reply.
+    /// Replies to a request, or starts the work that must precede the reply.
     pub(super) fn follow(
         &mut self,
         id: ExchangeId,
@@ -252,8 +252,8 @@ impl<N: Net> Responder<N> {
         self.send(id, reply);
     }
 
-    /// Sends the early hints for a request that waits for its response, if its site has some. Over HTTP/1.1 browsers
-    /// ignore them.
+    /// Sends early hints for a request whose response is not ready, if its site has some. Over HTTP/1.1 browsers ignore
+    /// them.
     fn hint(&mut self, id: ExchangeId, to: To, (request, head): (&Request, Option<&Head>)) {
         if head.is_some() || !self.connections.is_open(id) {
             return;
@@ -264,8 +264,8 @@ impl<N: Net> Responder<N> {
         self.service.admission.spend(self.connections[id].client_of(id.stream), sent_bytes);
     }
 
-    /// Returns true if a request that waits for a disk must be postponed. Gathered responses before it are sent first;
-    /// if they cannot leave immediately, the request is handled later or never.
+    /// Returns true if a request that waits for a disk must be postponed. Responses gathered before it are sent first;
+    /// if that is impossible now, the request is handled later or never.
     pub(super) fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
         let Some(conn) = self.connections.get_mut(at) else { return true };
@@ -277,7 +277,7 @@ impl<N: Net> Responder<N> {
         false
     }
 
-    /// Answers an invalid request. Over HTTP/1.1 no more is read.
+    /// Answers an invalid request. Over HTTP/1.1, nothing more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
         // The fault may lie in the body of the request, or in its slowness.

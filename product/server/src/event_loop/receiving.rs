@@ -1,6 +1,6 @@
-//! Request bodies that are counted and discarded, and the end of bodies that arrive too slowly on a stream. The reply,
-//! which reports the length of the body, is made when the body is complete. Each turn reads the connection's share of a
-//! body. Over HTTP/2 and HTTP/3 the flow-control window opens as the body is read, so none of it is kept.
+//! Request bodies that are counted and discarded, and the refusal of bodies that arrive too slowly on a stream. The
+//! reply, which reports the length of the body, is made when the body is complete. Each turn reads the connection's
+//! share of a body. Over HTTP/2 and HTTP/3 the flow-control window opens as the body is read, so no body is stored.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
@@ -19,7 +19,7 @@ use crate::upload::Upload;
 const PART_BYTES: usize = 16 << 10;
 
 impl<N: Net> Responder<N> {
-    /// Begins to receive the body of a request. Returns the reply immediately if there is no body.
+    /// Starts to receive the body of a request. Returns the reply immediately if there is no body.
     pub(super) fn receive_body(
         &mut self,
         id: ExchangeId,

@@ -1,5 +1,4 @@
-//! Work on connections, whatever the source of the event: receiving bytes, answering requests, sending bytes, and
-//! ending connections.
+//! Work on connections, whatever caused it: receiving bytes, answering requests, sending bytes, and ending connections.
 
 use std::net::SocketAddr;
 
@@ -24,11 +23,10 @@ use crate::send::{Http2Begin, Transmitter};
 use crate::simulation::planted;
 use crate::upstream::unanswered;
 
-/// The part of the worker that answers clients on open connections. It has no listener and does not open connections by
-/// itself.
+/// The part of the worker that answers clients on open connections. It has no listener and opens no connections.
 pub(super) struct Responder<N: Net> {
     pub setup: Setup,
-    /// The limits in force, from the start or the last reload.
+    /// The current limits, from the start or the last reload.
     pub limits: Limits,
     pub net: N,
     pub timers: Timers,
@@ -73,7 +71,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Opens a connection of this client, here and in the transmitter, with this token.
+    /// Opens a connection for this client, both here and in the transmitter, with this token.
     pub fn open(
         &mut self,
         token: u64,
@@ -125,9 +123,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Returns true if an HTTP/1.1 client has shut its sending side while an upstream has not yet answered it or not
-    /// ended its response. The client is then considered gone, as in nginx, unless the site is configured otherwise. A
-    /// response without an upstream continues; if the client is gone, the next packet to it causes a reset.
+    /// Returns true if an HTTP/1.1 client has shut down its sending side before an upstream has completed the response.
+    /// The client is then considered gone, as in nginx, unless the site is configured otherwise. A response without an
+    /// upstream continues; if the client is gone, the next packet to it causes a reset.
     pub(super) fn has_left(&self, at: usize) -> bool {
         #[cfg(test)]
         if planted::strikes(planted::Fault::GoneUnnoticed) {

@@ -1,5 +1,5 @@
-//! Everything done for a request except sending its response: a client is let in, a reply is made or looked up, and
-//! the end is logged.
+//! Everything that is done for a request except sending its response: admits the client, makes the reply or looks it
+//! up, and logs the end.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use crate::net::Socket;
 use crate::send::{Link, Sendings};
 use crate::upstream::PassOn;
 
-/// Sends nothing, and accesses connections only as arguments.
+/// Serves requests. It sends nothing itself, and accesses connections only as arguments.
 pub(super) struct Service {
     pub admission: Admission,
     pub handler: Handler,
@@ -49,7 +49,7 @@ pub(super) struct Answered {
 }
 
 impl Service {
-    /// Lets in a newcomer. Returns its client, or `None` if that has reached its limit of connections.
+    /// Admits a newcomer. Returns its client; `None` if the client has reached its limit of connections.
     pub fn let_in(&mut self, now: Nanos, address: IpAddr, scheduler: &mut Scheduler) -> Option<u32> {
         match self.admission.enter(now, address) {
             Ok(admitted) => Some(introduce(admitted, scheduler)),
@@ -65,8 +65,8 @@ impl Service {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
     }
 
-    /// Returns the answer to a request: an error if its client has sent too many, a refusal if there is one, otherwise
-    /// that of its site.
+    /// Returns the answer to a request: an error if its client has sent too many requests, a refusal if there is one,
+    /// and otherwise the answer of its site.
     pub fn answer(
         &mut self,
         now: Nanos,
@@ -89,7 +89,7 @@ impl Service {
         }
     }
 
-    /// Begins the wait of a request for its file.
+    /// Makes a request wait for its file.
     pub fn look_up(
         &mut self,
         now: Nanos,
@@ -105,8 +105,8 @@ impl Service {
         Ok(())
     }
 
-    /// Returns the answer to a request whose wait has ended; `None` if it waits for another lookup or for a form of its
-    /// file now.
+    /// Returns the answer to a request whose wait has ended; `None` if it now waits for another lookup, or for a form
+    /// of its file.
     pub fn answer_found(
         &mut self,
         now: Nanos,
@@ -145,14 +145,14 @@ impl Service {
         }
     }
 
-    /// Resolves what a request that has waited is for, and sets its class.
+    /// Determines the target of a request that has waited, and sets its class.
     pub fn target(&self, conn: &mut Connection<impl Socket>, stream: u32, request: &Request) -> To {
         let to = self.handler.to(conn, stream, request);
         conn.exchange(stream).class = self.handler.class_of(conn, stream, to.site, request);
         to
     }
 
-    /// Keeps what the log, the objectives and the metrics need of a request.
+    /// Stores the data of a request that the log, the objectives and the metrics need.
     pub fn note(
         &self,
         now: Nanos,
@@ -175,7 +175,7 @@ impl Service {
         }
     }
 
-    /// Keeps what the log and the metrics need of a refused request.
+    /// Stores the data of a refused request that the log and the metrics need.
     pub fn note_refused(
         &self,
         now: Nanos,
@@ -191,8 +191,8 @@ impl Service {
         }
     }
 
-    /// Logs a malformed request, or the mistake that ends a connection, for which there is no response. `broken` is the
-    /// reason of the latter.
+    /// Logs a malformed request, or a mistake that ends a connection (`broken` is its reason), if there is no response
+    /// to log.
     pub fn log_malformed(
         &mut self,
         net: &impl Net,
@@ -209,7 +209,7 @@ impl Service {
         self.write_line(net, conn, (0, class), (&line, ending, broken), link);
     }
 
-    /// Logs a request whose stream is reset since what follows its head is malformed.
+    /// Logs a request whose stream is reset because something after its head is malformed.
     pub fn log_malformed_rest(
         &mut self,
         net: &impl Net,
@@ -225,8 +225,8 @@ impl Service {
         }
     }
 
-    /// Ends the wait of an exchange whose client has left. An unanswered request is logged as well, even if its body
-    /// has not arrived, or its turn on the connection has not come.
+    /// Ends the wait of an exchange whose client has left. A request that was not answered is logged as well, even if
+    /// its body has not arrived or its turn on the connection has not come.
     pub fn leave(
         &mut self,
         net: &impl Net,
@@ -293,7 +293,7 @@ impl Service {
     }
 
     /// Logs why a response failed after `sent_bytes`, and returns its outcome. A file that ended too early is the
-    /// server's fault and worth a line; a client that left is not.
+    /// server's fault and is logged; a client that left is not.
     pub fn report(
         &mut self,
         timers: &Timers,
@@ -337,7 +337,8 @@ impl Service {
         self.journal.fail(now, kind, format_args!("{}: {why}", conn.peer()));
     }
 
-    /// Logs the end of a client that may have been handshaking for too long, or of a proxy that has sent no header.
+    /// Logs the end of a client that may have taken too long for its handshake, or of a proxy that has not sent its
+    /// header.
     pub fn note_late_handshake(&mut self, now: Nanos, conn: &Connection<impl Socket>) {
         if conn.awaits_header() {
             self.fail(now, conn, Kind::ProxyHeader, "no header within 10 s");
@@ -346,7 +347,8 @@ impl Service {
         }
     }
 
-    /// Books what was sent, also of responses under way: the largest take hours.
+    /// Adds the sent bytes to the client's account, including those of responses in progress, because the largest take
+    /// hours.
     pub fn book_spent(&mut self, now: Nanos, conn: &mut Connection<impl Socket>, sendings: &mut Sendings) {
         let mut bytes = 0;
         for exchange in conn.protocol.exchanges() {

@@ -1,6 +1,6 @@
-//! When the memory for connections is nearly used up, connections are ended. First come clients that do not read, and
-//! clients whose waiting requests use the memory, the costliest before the others. Idle connections come next. New
-//! clients are not let in until there is memory again.
+//! When the memory for connections is nearly used up, connections are ended. Clients that do not read, and clients
+//! whose waiting requests use the memory, come first, the costliest ones before the others. Idle connections come next.
+//! New clients are not admitted until there is memory again.
 //!
 //! All connections are examined together, and rarely; the connections found are ended one after another, over several
 //! turns.
@@ -16,11 +16,11 @@ use crate::proxy::Proxy;
 use crate::send::Link;
 use crate::upstream::Waiting;
 
-/// The minimum time between two scans of all connections, however short memory is.
+/// The minimum time between two scans of all connections.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// Connections are ended once this percentage of the memory is in use.
 const NEAR_PERCENT: u64 = 90;
-/// Connections are ended until only this percentage of the memory is in use, so that the next newcomer does not trigger
+/// Connections are ended until only this percentage of the memory is in use, so that the next newcomer does not cause
 /// another shortage.
 const ENOUGH_PERCENT: u64 = 85;
 /// The number of looks, once a second, after which a reader that took too little each time is considered not to read.
@@ -46,8 +46,8 @@ pub(super) struct Stalled {
 }
 
 impl Shortage {
-    /// Returns the slot of the costliest stalled connection; `waiting_bytes` returns the bytes of a connection's
-    /// waiting requests.
+    /// Returns the slot of the stalled connection that costs the most. `waiting_bytes` returns the bytes of a
+    /// connection's waiting requests.
     pub fn next<S: Socket>(
         &mut self,
         now: Nanos,
@@ -76,7 +76,7 @@ impl Shortage {
         None
     }
 
-    /// Returns the next connection of the last scan; if none is left, scans all connections.
+    /// Returns the next connection of the last scan. If none is left, scans all connections.
     fn next_found(&mut self, now: Nanos, excess_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
         if self.costliest.is_empty() && now >= self.next_look_at() {
             self.looked_at = now;
@@ -90,14 +90,14 @@ impl Shortage {
         self.looked_at + LOOK_EVERY
     }
 
-    /// Returns the instant at which there may be a connection to end, or `None` if memory is not short.
+    /// Returns the time at which there may be a connection to end; `None` if memory is not short.
     pub fn look_at(&self, memory: &Account) -> Option<Nanos> {
         let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
         is_near(memory).then_some(at)
     }
 }
 
-/// Returns the bytes of a connection's requests that wait here, and the bytes that upstreams took or that were sent to
+/// Returns the bytes of a connection's waiting requests, and the bytes that upstreams have taken or that were sent to
 /// the client: an answered request no longer waits.
 pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>) -> Waiting {
     let begin = Waiting { bytes: conn.kept_bytes(), taken_bytes: conn.delivery.sent_bytes() };
@@ -108,7 +108,7 @@ pub(super) fn waiting<N: Net>(proxy: &Proxy<N>, conn: &Connection<Transport<N>>)
     })
 }
 
-/// Returns true if memory is so short that newcomers are not let in.
+/// Returns true if memory is so short that newcomers are not admitted.
 pub(super) fn is_near(memory: &Account) -> bool {
     memory.bytes() >= memory.bytes_max() / 100 * NEAR_PERCENT
 }

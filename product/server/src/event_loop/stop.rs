@@ -1,4 +1,4 @@
-//! The end of a server: with its sockets, or after they were handed over to the next process.
+//! Stops a server, either with its sockets or after they were handed over to the next process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,16 +12,16 @@ use crate::connection::Connection;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The time for which a server continues to send after another process has taken over its sockets: the largest
-/// downloads take hours.
+/// The time for which a server continues to send after another process has taken its sockets. The largest downloads
+/// take hours.
 const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
-/// The time allowed for the first request of a connected client, which arrives within a round trip or two.
+/// The time allowed for the first request of a connected client, which normally arrives within a round trip or two.
 const FIRST_REQUEST_FOR: Nanos = Nanos::from_secs(2);
 const GOES_ON: u8 = 0;
 const ENDS: u8 = 1;
 const HANDED_OVER: u8 = 2;
 
-/// The stop request to all event loops, and their reports about the stop.
+/// A stop request to all event loops, and their reports about the stop.
 #[derive(Debug, Default)]
 pub struct Stop {
     state: AtomicU8,
@@ -29,7 +29,7 @@ pub struct Stop {
     cut: Mutex<Tally>,
 }
 
-/// The responses under way and the requests that are arriving, added up over the event loops.
+/// Responses in progress and arriving requests, summed over the event loops.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     pub responses: usize,
@@ -66,27 +66,27 @@ impl fmt::Display for Left {
 }
 
 impl Stop {
-    /// Requests a stop: event loops finish the responses under way, within the stop timeout.
+    /// Requests a stop: event loops finish the responses in progress within the stop timeout.
     pub fn ask(&self) {
         let _ = self.state.compare_exchange(GOES_ON, ENDS, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Requests a stop after another process has taken the sockets: event loops finish the responses under way within a
-    /// day.
+    /// Requests a stop after another process has taken the sockets: event loops finish the responses in progress within
+    /// a day.
     pub fn ask_handed_over(&self) {
         self.state.store(HANDED_OVER, Ordering::Release);
     }
 
     /// Reports the work that an event loop has left to finish. The last of `of_workers` loops gets a line about all of
-    /// them, if there is anything to wait for.
+    /// them, if anything is left.
     pub fn tell_begun(&self, left: Left, of_workers: usize, at_most: Nanos) -> Option<String> {
         let all = self.begun.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         let seconds = at_most.as_secs_f64().ceil();
         (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.shutdown)"))
     }
 
-    /// Reports the work that an event loop has not finished. The last of `of_workers` loops gets a line about all of
-    /// them, if anything was cut.
+    /// Reports the work that an event loop did not finish. The last of `of_workers` loops gets a line about all of
+    /// them, if anything was cut off.
     pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
         let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.shutdown)"))
@@ -143,8 +143,8 @@ impl<N: Net> Worker<N> {
         line.filter(|_| !is_handed_over).inspect(|line| with.service.journal.error(line));
     }
 
-    /// Cuts the responses still being sent, so that their log lines report how far they came. Returns the unfinished
-    /// work.
+    /// Cuts off the responses that are still being sent, so that their log lines show how far they got. Returns the
+    /// unfinished work.
     fn cut_rest(&mut self) -> Left {
         let (left, with) = (self.left(), &mut self.responder);
         for at in with.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged())) {
@@ -154,7 +154,7 @@ impl<N: Net> Worker<N> {
         left
     }
 
-    /// Logs the last lines, about the waits of responses and about the work that was cut.
+    /// Logs the final lines, about how long responses waited and about the work that was cut off.
     fn tell_end(&mut self, cut: Left) {
         let with = &mut self.responder;
         with.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
@@ -162,7 +162,7 @@ impl<N: Net> Worker<N> {
         line.inspect(|line| with.service.journal.error(line));
     }
 
-    /// Counts the responses under way, with their remaining bytes, and the requests that are arriving.
+    /// Counts the responses in progress with their remaining bytes, and the arriving requests.
     fn left(&self) -> Left {
         let with = &self.responder;
         let owed =
@@ -173,7 +173,7 @@ impl<N: Net> Worker<N> {
 }
 
 impl<N: Net> Responder<N> {
-    /// Reads a request that may be in the socket without an event yet.
+    /// Reads a request that may be in the socket without having caused an event yet.
     fn read_what_came(&mut self, at: usize) {
         let Some(conn) = self.connections.get_mut(at) else { return };
         if !conn.channel.is_in_flight && !conn.is_lingering() {
@@ -182,8 +182,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection of a stopping server, unless its client sends a request, is in its handshake, may be about to
-    /// send its first request, or takes its last response. A connection with open streams ends after the last one.
+    /// Ends a connection of a stopping server, unless its client is sending a request, is in its handshake, may be
+    /// about to send its first request, or is receiving its last response. A connection with open streams ends after
+    /// the last one.
     pub(super) fn end_without_request(&mut self, at: usize) {
         let Some(conn) = self.connections.get(at).filter(|conn| !conn.channel.is_handshaking) else { return };
         let waited_for = || self.timers.client_now() - conn.idle_since(&self.limits);

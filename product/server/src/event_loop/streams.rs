@@ -1,8 +1,8 @@
-//! HTTP/2 and HTTP/3 connections: several requests at a time, each answered as over HTTP/1.1. Each response is a job on
-//! the connection.
+//! HTTP/2 and HTTP/3 connections. They carry several requests at the same time, and each is answered as over HTTP/1.1.
+//! Each response is a job on the connection.
 //!
-//! The engine belongs to the transmitter, which makes its frames. The worker passes received bytes to it and answers
-//! its requests.
+//! The engine belongs to the transmitter, which makes its frames. The worker passes received bytes to the engine and
+//! answers its requests.
 
 use http::{Method, Refused, Reject, Status};
 use http2::{Broken, Event, PREFACE};
@@ -15,13 +15,13 @@ use crate::journal::Kind;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The minimum length of a preface from which it is clear that it begins no HTTP/1 request.
+/// The minimum length of a preface that cannot be the start of an HTTP/1 request.
 const PREFACE_BYTES_MIN: usize = 16;
 
-/// The status of a connection that ended by a mistake of its client, in the log and the metrics.
+/// The status, in the log and the metrics, of a connection that ended because of a mistake by its client.
 const BROKEN: Reject = Reject { status: Status::BAD_REQUEST, reason: "a mistake that ends the connection" };
 
-/// Returns whether a client begins with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too few bytes have
+/// Returns whether a client starts with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too few bytes have
 /// arrived to decide.
 pub fn is_preface(bytes: &[u8]) -> Option<bool> {
     let is_part = PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte);
@@ -29,7 +29,7 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
 }
 
 impl<N: Net> Responder<N> {
-    /// Takes bytes that have arrived, or continues with bytes that arrived before.
+    /// Takes bytes that have just arrived, or continues with earlier ones.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.is_cut = false;
         let taken = self.transmitter.take_in(&mut self.connections, self.timers.now(), at, bytes, &self.limits);
@@ -92,7 +92,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Logs a malformed request, whose stream is reset. One whose response has begun is logged as that ends.
+    /// Logs a malformed request, whose stream is reset. If its response has begun, it is logged when the response ends.
     fn note_malformed(&mut self, at: usize, stream: u32, refused: &Refused) {
         self.budget.on_request();
         let id = self.connections[at].exchange_id(stream);
@@ -110,8 +110,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Logs the mistake that ends a connection: a line of the access log for each connection, and a line of the error
-    /// log for many of them.
+    /// Logs the mistake that ends a connection: in the access log for each connection, and in the error log once for
+    /// many of them.
     fn note_broken(&mut self, at: usize, broken: &Broken) {
         let (now, conn) = (self.timers.now(), &mut self.connections[at]);
         if !conn.channel.is_handshaking {
@@ -123,7 +123,7 @@ impl<N: Net> Responder<N> {
         self.service.fail(now, conn, Kind::of_frames(conn.version(0)), broken);
     }
 
-    /// Handles a closed stream: its response is completely made, or the client does not want it any more.
+    /// Handles a closed stream: its response was made completely, or the client no longer wants it.
     pub(super) fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections.find(id) else { return };
         match exchange.task {

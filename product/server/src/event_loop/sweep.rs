@@ -1,17 +1,18 @@
-//! A sweep, once a second, looks at every connection, closes connections past their deadline, ends responses whose
-//! readers are too slow and books the bytes sent. A look costs a few nanoseconds and saves the bookkeeping whenever a
-//! connection is used. Many looks, and the work that follows from them, are spread over turns.
+//! Once a second, a sweep looks at every connection, closes connections past their deadline, ends responses whose
+//! readers are too slow, and adds sent bytes to the clients' accounts. A look costs a few nanoseconds, and saves
+//! bookkeeping on every use of a connection. The looks, and the work that follows from them, are spread over several
+//! turns.
 
 use super::Worker;
 use super::shortage::waiting;
 use crate::net::Net;
 use crate::send::Transmitter;
 
-/// The minimum number of slots examined in every turn of a sweep, however little time is left.
+/// The minimum number of slots that a sweep examines per turn, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
 
 impl<N: Net> Worker<N> {
-    /// Begins a sweep once a second, and continues the sweep under way until the turn is over.
+    /// Begins a sweep once a second, and continues a sweep in progress until the turn's time is up.
     pub(super) fn sweep(&mut self) {
         if self.responder.timers.begin_sweep() {
             self.look_once_a_second();
@@ -31,7 +32,7 @@ impl<N: Net> Worker<N> {
         self.responder.transmit();
     }
 
-    /// Does the once-a-second work that does not belong to a connection.
+    /// Does the once-a-second work that does not concern a particular connection.
     fn look_once_a_second(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
@@ -56,7 +57,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Examines one connection for the sweep, if the slot holds one.
+    /// Examines the connection in this slot for the sweep, if there is one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
         if with.connections.get(at).is_some_and(|conn| with.timers.client_now() >= conn.deadline()) {

@@ -1,4 +1,4 @@
-//! The time within a turn, and the instants at which the event loop must run again. No method reads the host's clock.
+//! The time within a turn, and the times at which the event loop must run again. No method reads the host's clock.
 
 use std::time::SystemTime;
 
@@ -7,16 +7,16 @@ use units::Nanos;
 
 use crate::clock::{ClientClock, ClientTime};
 
-/// The maximum length of a turn. After it, connections still to be read wait for the next turn, because others have
+/// The maximum length of a turn. Connections still to be read then wait for the next turn, because others may have
 /// become ready.
 pub(super) const TURN_FOR: Nanos = Nanos::from_millis(5);
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
-/// The minimum time between two attempts to give memory back. Each takes time proportional to the tables, and the
+/// The minimum time between two attempts to return memory. An attempt takes time proportional to the tables, and the
 /// allocator searches all of its free memory.
 const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
 pub(super) struct Timers {
-    /// The instant at which this turn began, or at which the transmitter last ran in it.
+    /// The time at which this turn began, or at which the transmitter last ran in it.
     now: Nanos,
     clock: ClientClock,
     turn_began_at: Nanos,
@@ -24,16 +24,16 @@ pub(super) struct Timers {
     date: HttpDate,
     dated: u64,
     sweep: Sweep,
-    /// The first instant at which memory may be given back again.
+    /// The first time at which memory may be returned again.
     give_back_at: Nanos,
-    /// The instant at which a stopping worker ends, even if responses are still being sent.
+    /// The time at which a stopping worker ends, even if responses are still being sent.
     stop_at: Option<ClientTime>,
 }
 
 #[derive(Default)]
 struct Sweep {
     due_at: Nanos,
-    /// The slot at which the sweep under way continues.
+    /// The slot at which the sweep in progress continues.
     next: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Timers {
         &self.date
     }
 
-    /// Sets the clock, which should have been read at most `timeout` after the last reading. If that took longer, the
+    /// Sets the clock. It should have been read at most `timeout` after the last reading; if it took longer, the
     /// process was paused, and the clients' clock leaves the pause out.
     pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) {
         let before = std::mem::replace(&mut self.now, now);
@@ -81,7 +81,7 @@ impl Timers {
         }
     }
 
-    /// The time this turn has taken so far.
+    /// The time that this turn has taken so far.
     pub fn turn_time(&self, now: Nanos) -> Nanos {
         now - self.turn_began_at
     }
@@ -107,18 +107,18 @@ impl Timers {
         self.sweep.next.is_some()
     }
 
-    /// Returns the slot at which the sweep under way continues. The sweep then counts as over, unless
+    /// Returns the slot at which the sweep in progress continues. The sweep is then over, unless
     /// [`Timers::interrupt_sweep`] follows.
     pub fn take_sweep(&mut self) -> Option<usize> {
         self.sweep.next.take()
     }
 
-    /// Lets the next turn continue the sweep at this slot.
+    /// Makes the next turn continue the sweep at this slot.
     pub fn interrupt_sweep(&mut self, next: usize) {
         self.sweep.next = Some(next);
     }
 
-    /// Returns whether memory may be given back now. If so, it may not be given back again for some seconds.
+    /// Returns whether memory may be returned now. If so, it may not be returned again for some seconds.
     pub fn begin_giving_back(&mut self) -> bool {
         let begins = self.now >= self.give_back_at;
         if begins {
@@ -151,12 +151,12 @@ impl Timers {
         self.now = now;
     }
 
-    /// Sets the clock to the instant at which the clients' clock shows `at`.
+    /// Sets the clock to the time at which the clients' clock shows `at`.
     pub fn set_to(&mut self, at: ClientTime) {
         self.now += at - self.client_now();
     }
 
-    /// Keeps this turn from ending, however much time passes.
+    /// Prevents this turn from ending, however much time passes.
     pub fn hold_turn(&mut self) {
         self.turn_began_at = Nanos::MAX;
     }

@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::net::{Net, Source};
 use crate::udp::{DatagramSocket, Left, Pieces};
 
-/// The payload of a full datagram over IPv6 if the path's MTU is Ethernet's (RFC 8899 discovers it).
+/// The payload of a full datagram over IPv6 if the path's MTU is that of Ethernet (RFC 8899 discovers it).
 const DATAGRAM_BYTES: u64 = 1452;
 
 /// A worker's state for datagrams.
@@ -35,11 +35,11 @@ pub(super) struct UdpEndpoint<N: Net> {
     pub udp: Arc<N::Udp>,
     address: SocketAddr,
     pub quic: Endpoint,
-    /// The service manager holds the socket too.
+    /// True if the service manager also holds the socket.
     pub is_passed: bool,
     /// The event loop waits for room in the socket.
     is_full: bool,
-    /// The previous process still reads the socket.
+    /// True if the previous process still reads the socket.
     is_waiting: bool,
 }
 
@@ -77,13 +77,13 @@ impl<N: Net> UdpEndpoints<N> {
         Ok(())
     }
 
-    /// Replaces the certificates by newly read ones.
+    /// Replaces the certificates with newly read ones.
     pub fn renew(&self, acceptor: &Acceptor) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
     }
 
-    /// Begins to read the sockets that the previous process read until it ended. Returns the addresses at which that
+    /// Starts to read the sockets that the previous process read until it ended. Returns the addresses at which that
     /// failed, with the errors.
     pub fn hear(&mut self, net: &N) -> Vec<(SocketAddr, io::Error)> {
         let mut deaf = Vec::new();
@@ -95,7 +95,7 @@ impl<N: Net> UdpEndpoints<N> {
         deaf
     }
 
-    /// Records that another process has all sockets too, and accepts the new connections on them.
+    /// Records that another process also has all sockets, and accepts new connections on them.
     pub fn share(&mut self) {
         self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).for_each(|endpoint| endpoint.is_passed = true);
     }
@@ -106,7 +106,7 @@ impl<N: Net> UdpEndpoints<N> {
         all.for_each(|endpoint| endpoint.quic.set_limits(limits.request, limits.idle_timeout));
     }
 
-    /// Takes the sockets for a turn of reading; [`UdpEndpoints::put_back`] must follow.
+    /// Takes the sockets for a turn of reading. [`UdpEndpoints::put_back`] must follow.
     pub fn take(&mut self) -> Option<Box<Sockets<N>>> {
         self.sockets.take()
     }
@@ -115,7 +115,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.sockets = Some(sockets);
     }
 
-    /// Waits for room at the sockets that are full, by their numbers, and stops waiting at the others.
+    /// Waits for room at the sockets that are full, which are given by number, and stops waiting at the others.
     pub fn wait_for_room(&mut self, net: &N, is_full_at: impl Fn(u64) -> bool) {
         let Some(sockets) = &mut self.sockets else { return };
         for endpoint in &mut sockets.all {
@@ -130,8 +130,8 @@ impl<N: Net> UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoint<N> {
-    /// Sends the datagrams that belong to no connection. Returns the datagrams that have left and their framing.
-    /// Datagrams without room are lost, as they might be anywhere on the path.
+    /// Sends datagrams that belong to no connection. Returns the number sent and their framing. Datagrams for which
+    /// there is no room are lost, as they could be anywhere on the path.
     pub fn answer(&self, answers: &mut Datagrams) -> Option<(Framing, Left)> {
         let framing = framing(answers.first()?.to);
         let (left, _) = self.udp.send(answers, self.udp.control_priority());

@@ -1,4 +1,4 @@
-//! Converts a client's request into the request that an upstream receives.
+//! Converts a client's request to a request for an upstream.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::upload::{Upload, UploadLimits};
 use crate::upstream::{self, Announced, BodyAllowance, ClientConnection, Group, PassOn, Run, Scripts, Transfer};
 
 impl<N: Net> Responder<N> {
-    /// Begins the upload of the request's body, if its client sends one on a stream.
+    /// Starts the upload of the request's body, if its client sends one on a stream.
     pub(super) fn upload_of(&self, id: ExchangeId, group: &Group, request: &Request) -> Option<Box<Upload>> {
         // The bytes after a CONNECT are not a body.
         let has_body = request.method != Method::Connect && request.body != BodyLength::None;
@@ -26,7 +26,7 @@ impl<N: Net> Responder<N> {
         is_on_stream.then(|| Box::new(Upload::new(self.timers.client_now(), limits)))
     }
 
-    /// Creates the transfer of a request. A CONNECT becomes the upgrade that it stands for (RFC 8441).
+    /// Creates the transfer of a request. A CONNECT becomes the equivalent upgrade (RFC 8441).
     pub(super) fn transfer_of(
         &mut self,
         id: ExchangeId,
@@ -93,18 +93,18 @@ pub(super) fn gateway<'r>(
 }
 
 /// Returns the limits for a client that sends a body. A gRPC client sends messages from time to time, and may be silent
-/// for as long as its upstream may.
+/// for as long as its upstream.
 fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
     let of_messages = UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 };
     if is_grpc(group, request) { of_messages } else { limits.upload() }
 }
 
-/// Returns true for a gRPC call, whose messages may be answered before the last of them has arrived.
+/// Returns true for a gRPC call, whose messages may be answered before all of them have arrived.
 fn is_grpc(group: &Group, request: &Request) -> bool {
     group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
 }
 
-/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` holds
+/// Encodes the head of a request with this body length for its upstreams, which may run a script for it. `client` is
 /// the client's address, and whether the client uses TLS.
 pub(super) fn encode(
     (group, run): (&Group, Option<&Run>),

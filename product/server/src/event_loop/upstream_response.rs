@@ -1,4 +1,4 @@
-//! Converts the response of an upstream into the response that the client receives.
+//! Converts an upstream's response to a response for the client.
 
 use http::http1::upstream::{Framing, UpstreamHead};
 use http::{Length, Response, Status};
@@ -6,8 +6,8 @@ use http::{Length, Response, Status};
 use crate::body::{Body, Pipe, Trailing};
 use crate::logging::SizeFrom;
 
-/// Returns the source of a response's size, from its framing and from whether all of it has arrived; `None` if the size
-/// is unknown and the scheduler estimates it.
+/// Returns the source of a response's size, given its framing and whether all of it has arrived; `None` if the size is
+/// unknown and the scheduler estimates it.
 pub(super) fn size_from(framing: Framing, is_whole: bool) -> Option<SizeFrom> {
     match framing {
         Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
@@ -21,8 +21,8 @@ pub(super) fn announced(framing: Framing) -> Option<u64> {
     if let Framing::Length(bytes) = framing { Some(bytes.bytes()) } else { None }
 }
 
-/// Builds the response, with a body that is complete or still arriving. A complete body has a length even if the head
-/// gave none, unless it is chunked so that its trailers can follow.
+/// Builds the response, with a body that is complete or still arriving. A complete body has a known length even if the
+/// head did not give it, unless the body is chunked so that trailers can follow.
 pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trailing, is_whole: bool) -> Response<Body> {
     let pipe = pipe.map(|pipe| pipe.trailing(trailing));
     let is_chunked = trailing == Trailing::InChunks && pipe.as_ref().is_some_and(Pipe::has_trailers);

@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy, first half: it passes requests, their bodies and events to the proxy.
+//! The event loop's part in a proxy, first half: passes requests, their bodies and events to the proxy.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const REQUEST_PART_BYTES: usize = 16 << 10;
 
 impl<N: Net> Responder<N> {
-    /// Passes a request on. Returns the error reply if no upstream can take it, and `None` if it was passed on, must
-    /// wait, or its client has left.
+    /// Passes a request on. Returns the error reply if no upstream can take it; `None` if it was passed on, must wait,
+    /// or its client has left.
     pub(super) fn pass_request(
         &mut self,
         id: ExchangeId,
@@ -59,7 +59,7 @@ impl<N: Net> Responder<N> {
         None
     }
 
-    /// Keeps the data that logs need of a request, unless they were kept when the request began to wait for its file.
+    /// Stores the data of a request that logs need, unless that was done when the request started to wait for its file.
     fn note_passed(&mut self, id: ExchangeId, to: To, request: &Request, minor_version: u8) {
         let conn = &mut self.connections[id];
         if conn.exchange(id.stream).line.is_none() {
@@ -86,7 +86,7 @@ impl<N: Net> Responder<N> {
         self.send(id, reply);
     }
 
-    /// Makes the body of a request that a script may run for wait at the client while the file is looked up. Returns
+    /// Makes the body of a request that may be for a script wait at the client while the file is looked up. Returns
     /// true if the request was postponed.
     pub(super) fn hold_body(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) -> bool {
         if request.body == BodyLength::None || !self.service.handler.may_run(request) {
@@ -103,7 +103,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns true if the
-    /// request must be postponed because the client's socket is full. 100 Continue is then sent later.
+    /// request must be postponed because the client's socket is full; 100 Continue is then sent later.
     pub(super) fn must_wait_for_leave(&mut self, id: ExchangeId, head: Option<&Head>) -> bool {
         let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
             return false;
@@ -112,7 +112,7 @@ impl<N: Net> Responder<N> {
         self.must_postpone(id.slot(), head)
     }
 
-    /// Passes on more of a request's body over HTTP/1.1. The bytes that the upstream does not take in time wait at the
+    /// Passes on more of a request's body over HTTP/1.1. Bytes that the upstream does not take in time wait at the
     /// client.
     pub(super) fn pass_on(&mut self, at: usize, bytes: &[u8], is_last: bool) {
         let id = self.connections[at].exchange_id(0);
@@ -131,7 +131,7 @@ impl<N: Net> Responder<N> {
     }
 
     /// Takes as much of a request's body from its stream as the upstream has room for. Returns `None` if the request is
-    /// no longer being passed on.
+    /// not being passed on any more.
     fn take_from_stream(&mut self, id: ExchangeId) -> Option<()> {
         let mut room = self.proxy.request_room(id)?;
         let (now, mut bytes) = (self.timers.client_now(), Vec::new());
@@ -186,7 +186,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Once a second: checks the health of upstreams, and ends transfers whose upstream is too slow.
+    /// Checks the health of upstreams, and ends transfers whose upstream is too slow. Called once a second.
     pub(super) fn look_after_upstreams(&mut self) {
         for check in self.proxy.due_checks(self.timers.now(), self.service.handler.groups()) {
             self.with_proxy(|proxy, net, now| proxy.begin_check(net, now, check));
@@ -197,7 +197,7 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// The status for a body that no upstream may get.
+/// Returns the status for a body that cannot be passed to any upstream.
 fn refusal_of(group: &Group, body: BodyLength) -> Option<Status> {
     group.refuses_body(body).then_some(Status::CONTENT_TOO_LARGE)
 }

@@ -1,4 +1,4 @@
-//! Remembers which names some folders lack, so that a path of fresh random names needs no access to the file system.
+//! Remembers which names some folders lack, so that paths of random names cause no access to the file system.
 //!
 //! It does not store absent names, because a client can make up any number of them, but all names of a folder in which
 //! one was missing. A thread that may wait first watches the folder and then reads it, so that no name added after that
@@ -25,21 +25,21 @@ use super::root::Looked;
 use super::watch::WatchId;
 use super::{Key, REVALIDATE_AFTER, Root, SiteNumber, Wait, trim_slashes};
 
-/// The maximum number of folders that one worker remembers.
+/// The maximum number of folders that a worker remembers.
 pub(super) const FOLDERS_MAX: usize = 64;
-/// The maximum number of names in a remembered folder, 8 bytes each.
+/// The maximum number of names in a remembered folder. Each takes 8 bytes.
 pub(super) const NAMES_MAX: usize = 1024;
-/// The minimum interval between two reads of a folder for one worker: the time after which entries are revalidated,
-/// divided by the number of folders remembered. A read takes 0.2 ms at most if the names are in memory.
+/// The minimum interval between two reads of folders for one worker: the time after which entries are revalidated,
+/// divided by the number of remembered folders. A read takes 0.2 ms at most if the names are in memory.
 pub(super) const READ_EVERY: Nanos = Nanos(REVALIDATE_AFTER.0 / FOLDERS_MAX as u64);
 /// The maximum length of a remembered folder's path.
 const FOLDER_BYTES_MAX: usize = 1024;
-/// The maximum number of segments of a path that are checked, from the top.
+/// The maximum number of path segments that are checked, from the top.
 const STEPS_MAX: usize = 16;
-/// The maximum length of a name on every file system whose folders are remembered.
+/// The maximum length of a name on all file systems whose folders are remembered.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The first slot of the watch that belongs to these folders. The slots of listings follow.
+/// The first watch slot for these folders. The slots of listings follow.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 2);
 
 /// `FS_CASEFOLD_FL` and `FS_ENCRYPT_FL`.
@@ -50,9 +50,9 @@ const COMPARED_OTHERWISE: IFlags = IFlags::from_bits_retain(0x4000_0000 | 0x800)
 pub(super) struct Absent {
     folders: Slab<Remembered>,
     by_key: HashMap<Key, usize>,
-    /// The first instant at which a folder may be read again.
+    /// The first time at which a folder may be read again.
     read_from: Nanos,
-    /// A buffer for the key of a lookup, kept for its memory.
+    /// A buffer for the key of a lookup, reused to avoid allocations.
     wanted: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ struct Remembered {
 /// A folder and digests of all its names.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// The folder's path, decoded, without a slash at either end.
+    /// The folder's decoded path, without a slash at either end.
     path: Box<[u8]>,
     /// The sorted digests of the names.
     digests: Vec<u64>,
@@ -75,7 +75,7 @@ pub(super) struct Folder {
 }
 
 impl Absent {
-    /// Returns true if the next lookup may read a folder: at most once per [`READ_EVERY`].
+    /// Returns true if the next lookup may read a folder, which is at most once per [`READ_EVERY`].
     pub fn take_turn(&mut self, now: Nanos) -> bool {
         let is_due = now >= self.read_from;
         if is_due {
@@ -93,8 +93,8 @@ impl Absent {
         })
     }
 
-    /// Returns true if the path still leads to this folder, in the state in which it was read. Checks the file system,
-    /// without waiting, if the last check was long ago.
+    /// Returns true if the path still leads to this folder in the state in which it was read. If the last check was
+    /// long ago, checks the file system without waiting.
     pub fn is_true(&mut self, slot: usize, root: &Root, now: Nanos) -> bool {
         let Remembered { folder, compared_at, .. } = &mut self.folders[slot - FIRST_SLOT];
         if now - *compared_at >= REVALIDATE_AFTER {
@@ -106,7 +106,7 @@ impl Absent {
         true
     }
 
-    /// Returns the slot that must be passed to [`Absent::take`] before this folder is inserted, if any.
+    /// Returns the slot, if any, that must be passed to [`Absent::take`] before this folder is inserted.
     pub fn displaced(&mut self, site: SiteNumber, folder: &Folder) -> Option<usize> {
         Key::write(site, &folder.path, &mut self.wanted);
         let old = self.by_key.get(self.wanted.as_slice()).copied();
@@ -115,7 +115,7 @@ impl Absent {
         Some(FIRST_SLOT + at)
     }
 
-    /// Remembers a folder; returns its slot for the watch.
+    /// Remembers a folder, and returns its slot for the watch.
     pub fn insert(&mut self, site: SiteNumber, folder: Folder, now: Nanos) -> usize {
         Key::write(site, &folder.path, &mut self.wanted);
         let key = Key::from(self.wanted.as_slice());
@@ -124,7 +124,7 @@ impl Absent {
         FIRST_SLOT + at
     }
 
-    /// Forgets a folder; returns its watch. `None` if it was forgotten already.
+    /// Forgets a folder, and returns its watch; `None` if it was forgotten already.
     pub fn take(&mut self, slot: usize) -> Option<WatchId> {
         let Remembered { key, folder, .. } = self.folders.try_remove(slot - FIRST_SLOT)?;
         self.by_key.remove(&key);
@@ -142,7 +142,7 @@ impl Absent {
 }
 
 impl Folder {
-    /// Reads the names of the folder that lacks the first missing name of this path. Waits for the disk. Returns `None`
+    /// Reads the names in the folder that lacks the first missing name of this path. Blocks on the disk. Returns `None`
     /// if the folder cannot be remembered.
     pub fn read(loader: &Loader, path: &[u8], added: &mut Vec<WatchId>) -> Option<Folder> {
         let root = loader.root.enter(Wait::Allowed).ok()?;
@@ -165,7 +165,7 @@ impl Folder {
     }
 }
 
-/// Returns digests of all names in a folder; `None` if they are too many or cannot be compared.
+/// Returns digests of all names in a folder; `None` if there are too many, or if they cannot be compared.
 fn digests(folder: &File) -> io::Result<Option<Vec<u64>>> {
     let mut names =
         Dir::new(openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?;

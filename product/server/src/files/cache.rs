@@ -1,8 +1,8 @@
 //! The files that a worker has sent recently, by request path.
 //!
-//! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of
-//! one path are two entries. Each worker has its own cache, so there are no locks. The cache is bounded, so hostile
-//! paths cost other clients only their hits. Another thread looks up the files that are not in memory
+//! The key is the path as requested, still percent-encoded, so that a hit requires no decoding; two spellings of a path
+//! are two entries. Each worker has its own cache, so there are no locks. The cache is bounded, so hostile paths can
+//! only cause misses for other clients. Another thread looks up files that are not in memory
 //! ([`CacheAnswer::Offload`]): nothing here waits for a disk.
 //!
 //! A change to a cached file must be noticed before the next request. Three mechanisms ensure that:
@@ -44,18 +44,18 @@ use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::disk::Pool;
 
-/// The time, counted from its last comparison, after which a file is closed if it is neither requested nor being sent.
-/// The last comparison is at most [`REVALIDATE_AFTER`] before the last use.
+/// The time since its last comparison after which a file is closed if it is neither requested nor being sent. The last
+/// comparison is at most [`REVALIDATE_AFTER`] before the last use.
 const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
-/// The maximum length of a remembered request path. Longer ones are served but not remembered, or keys could take more
-/// memory than bodies.
+/// The maximum length of a remembered request path. Longer paths are served but not remembered; otherwise keys could
+/// take more memory than bodies.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// A worker's files. Entries are shared with the responses that send them, and may outlive their slot here.
+/// A worker's files. Entries are shared with the responses that send them, and may outlive their slots.
 #[derive(Debug)]
 pub struct Cache {
     roots: Roots,
-    /// The roots of the previous sites, for requests that began with those sites.
+    /// The roots of the previous sites, for requests that began with them.
     roots_before: Option<Roots>,
     followed: Followed,
     inotify: Inotify,
@@ -73,7 +73,7 @@ pub struct Cache {
 #[derive(Debug)]
 pub enum CacheAnswer {
     Ready(Result<Found, Missing>),
-    /// The lookup, which a thread that may wait must run and return to [`Cache::finish`].
+    /// A lookup that a thread that may wait must run and then pass to [`Cache::finish`].
     Offload(Box<Lookup>),
 }
 
@@ -96,20 +96,20 @@ impl Cache {
         }
     }
 
-    /// Makes the pool close its files if closing may have to wait.
+    /// Makes the pool close files if closing them may block.
     pub fn closing_by(mut self, pool: Arc<Pool>) -> Cache {
         self.closer = Some(Closer(pool));
         self
     }
 
-    /// Sets the limits. Entries above them are evicted as others are inserted.
+    /// Sets the limits. Entries beyond them are evicted as others are inserted.
     pub fn set_limits(&mut self, limits: CacheLimits) {
         self.entries.set_limits(limits);
         self.listings.set_bytes_max(limits.listing_bytes);
     }
 
-    /// Replaces the sites. Pending lookups for the previous sites end as they began; lookups for the sites before those
-    /// are given up. No entry or open file of the old sites is kept.
+    /// Replaces the sites. Pending lookups for the previous sites are completed; lookups for earlier sites are given
+    /// up. No entries or open files of the old sites are kept.
     pub fn replace_roots(&mut self, roots: Roots) {
         self.followed.replace(&roots);
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
@@ -126,8 +126,8 @@ impl Cache {
         }
     }
 
-    /// Records that the root of a site was this folder at time `at`. If it was another folder before, the entries of
-    /// the site are dropped, and so are the listings and remembered folders of all sites.
+    /// Records that the root of a site was this folder at time `at`. If it was a different folder before, drops the
+    /// site's entries, and the listings and remembered folders of all sites.
     fn see(&mut self, site: SiteNumber, folder: Identity, at: Nanos) {
         let Some(Some(root)) = self.roots.of(site) else { return };
         if !self.followed.see(self.roots.place(site), root, folder, at) {
@@ -149,18 +149,18 @@ impl Cache {
         self.watch.release_unused();
     }
 
-    /// Returns true while files are open or lines wait: [`Cache::close_idle`] and [`Cache::take_lines`] have work to
-    /// do.
+    /// Returns true while files are open or lines are waiting, so that [`Cache::close_idle`] and [`Cache::take_lines`]
+    /// have work to do.
     pub fn is_due(&self) -> bool {
         self.entries.has_open() || self.followed.has_lines()
     }
 
-    /// Lines for the log about roots that have been replaced by other folders.
+    /// Returns lines for the log about roots that other folders have replaced.
     pub fn take_lines(&mut self) -> Vec<String> {
         self.followed.take_lines()
     }
 
-    /// Looks up this request path of a site. The path has no query, but may have the suffix of a listing's view. Never
+    /// Looks up a request path of a site. The path has no query, but may end in the suffix of a listing's view. Never
     /// waits. `now` must not decrease.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         self.follow(site, now);
@@ -195,7 +195,7 @@ impl Cache {
         found
     }
 
-    /// Returns true if a folder on this path is known to lack the next name of the path, and still does.
+    /// Returns true if a folder on this path is known to lack the next name of the path, and still lacks it.
     fn is_absent(&mut self, site: SiteNumber, path: &[u8], now: Nanos) -> bool {
         let Some(at) = self.absent.lacking(site, path) else { return false };
         let root = self.root(site).flatten().cloned();
@@ -207,8 +207,8 @@ impl Cache {
         is_true
     }
 
-    /// Returns the root of a site; `Some(None)` for a site without a folder, `None` for a site that is no longer
-    /// served.
+    /// Returns the root of a site; `Some(None)` for a site without a folder, and `None` for a site that no longer
+    /// exists.
     fn root(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
         self.roots.of(site).or_else(|| self.roots_before.as_ref()?.of(site))
     }
@@ -219,7 +219,7 @@ impl Cache {
     }
 
     /// Takes the result of a lookup. If the lookup failed for lack of a descriptor, the cache closes its open files and
-    /// returns the lookup to be run once more.
+    /// returns the lookup to be run again.
     pub fn finish(&mut self, done: FinishedLookup) -> CacheAnswer {
         let FinishedLookup { request, outcome, without } = done;
         if let Some(folder) = outcome.root {
@@ -243,7 +243,7 @@ impl Cache {
         self.watch.fd()
     }
 
-    /// Forgets the entries whose files have changed. Never blocks.
+    /// Forgets entries whose files have changed. Never blocks.
     pub fn on_change(&mut self) {
         // Forgetting an entry ends a watch, and the kernel reports that too: the second round takes this event.
         for _ in 0..2 {
@@ -298,7 +298,7 @@ impl Cache {
         folder.map_or(Known::Nothing, |(page, state)| Known::Page(page, state))
     }
 
-    /// Caches the outcome of a lookup if it may be cached, and returns it.
+    /// Caches the outcome of a lookup if that is permitted, and returns it.
     fn keep(
         &mut self,
         key: &Key,
@@ -338,7 +338,7 @@ impl Cache {
         found
     }
 
-    /// Ends these watches if nothing uses them, and the watches of all forgotten entries.
+    /// Ends these watches unless something uses them, and the watches of all forgotten entries.
     fn give_back(&mut self, added: Vec<WatchId>) {
         self.watch.give_back(added);
         self.watch.release_unused();
@@ -373,7 +373,7 @@ impl Cache {
         self.watch.attach(watch, self.absent.insert(site, folder, now));
     }
 
-    /// Forgets the entries with open files; returns false if there is none.
+    /// Forgets the entries with open files. Returns false if there are none.
     fn close_files(&mut self) -> bool {
         let mut has_some = false;
         while let Some(at) = self.entries.next_open() {
@@ -404,7 +404,7 @@ impl Cache {
         }
     }
 
-    /// Forgets the entry in this slot. Does nothing if it was forgotten already.
+    /// Forgets the entry in this slot; does nothing if that has happened already.
     fn forget(&mut self, at: usize) {
         if Listings::is_slot(at) {
             if let Some(watch) = self.listings.take(at) {
@@ -423,7 +423,7 @@ impl Cache {
         }
     }
 
-    /// Looks up a path of the first site, waiting if necessary.
+    /// Looks up a path of the first site, blocking if necessary.
     #[cfg(test)]
     pub fn lookup_waiting(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
         let mut answer = self.lookup(0, raw_path, now);
@@ -435,7 +435,7 @@ impl Cache {
         }
     }
 
-    /// Behaves as if the user had no inotify instance left.
+    /// Makes the cache behave as if the user could have no more inotify instances.
     #[cfg(test)]
     pub(super) fn unwatched(&mut self) {
         self.inotify = Inotify::unavailable();
@@ -452,14 +452,14 @@ impl Cache {
         self.listings.usage()
     }
 
-    /// The number of entries, of files kept open, and of bytes held.
+    /// The number of entries, the number of files kept open, and the bytes held.
     #[cfg(test)]
     pub(super) fn usage(&self) -> (usize, usize, usize) {
         self.entries.usage()
     }
 }
 
-/// The key of a site's folder, with its view, among the listings.
+/// Returns the key, among the listings, of a site's folder with its view.
 fn folder_of(key: &Key, folder: &[u8]) -> Vec<u8> {
     let view = ListingView::split(key.raw_path()).1.map(ListingView::suffix).unwrap_or_default();
     [format!("{}/{view}/", key.site()).as_bytes(), folder].concat()

@@ -1,5 +1,5 @@
-//! The entries of a cache, within its bounds. A hand circles over the slots to evict; it takes the next entry not used
-//! since it last passed (second chance).
+//! The entries of a cache, within its limits. A hand circles over the slots to evict entries, and takes the next one
+//! that has not been used since the hand last passed it (second chance).
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct Slot {
     pub state: State,
     pub watch: Option<WatchId>,
     pub compared_at: Nanos,
-    /// Set if the entry was used since the hand last passed it.
+    /// True if the entry was used since the hand last passed it.
     pub used: bool,
 }
 
@@ -63,7 +63,7 @@ impl Entries {
         self.slots.iter().filter(|(_, slot)| slot.key.site() == site).map(|(at, _)| at).collect()
     }
 
-    /// The slots of entries whose files only the cache holds open and that were last compared at `then` or earlier.
+    /// The slots of entries whose files only the cache holds open, and that were last compared at `then` or earlier.
     pub fn open_since(&self, then: Nanos) -> Vec<usize> {
         if !self.has_open() {
             return Vec::new();
@@ -98,13 +98,13 @@ impl Entries {
         }
     }
 
-    /// Returns false if this entry can never fit.
+    /// Returns false if this entry is too large to be cached.
     pub fn may_hold(&self, entry: &Entry) -> bool {
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
         entries > 0 && entry.files_open() <= files_open && entry.held_bytes() <= body_bytes
     }
 
-    /// Returns the slot of an entry that must be evicted before this one fits.
+    /// Returns the slot of an entry that must be evicted to make room for this one.
     pub fn displaced_by(&mut self, entry: &Entry) -> Option<usize> {
         let (open, held) = (entry.files_open(), entry.held_bytes());
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
@@ -115,12 +115,12 @@ impl Entries {
         })
     }
 
-    /// Returns the next entry to evict whose file is kept open.
+    /// Returns the next entry to evict among those whose files are kept open.
     pub fn next_open(&mut self) -> Option<usize> {
         self.next(|slot| slot.entry.files_open() > 0)
     }
 
-    /// Returns the next entry to evict of this kind.
+    /// Returns the next entry to evict among those of this kind.
     fn next(&mut self, kind: impl Fn(&Slot) -> bool) -> Option<usize> {
         let places = self.slots.capacity();
         // The first round clears the `used` flags, the second finds an entry without one.
@@ -136,7 +136,7 @@ impl Entries {
         None
     }
 
-    /// Inserts an entry for which there is room.
+    /// Inserts an entry, for which there must be room.
     pub fn insert(&mut self, slot: Slot) -> usize {
         self.files_open += slot.entry.files_open();
         self.body_bytes += slot.entry.held_bytes();
@@ -159,7 +159,7 @@ impl Entries {
         self.limits = limits;
     }
 
-    /// The number of entries, of files kept open, and of bytes held.
+    /// The number of entries, the number of files kept open, and the bytes held.
     #[cfg(test)]
     pub fn usage(&self) -> (usize, usize, usize) {
         (self.by_key.len(), self.files_open, self.body_bytes)

@@ -1,8 +1,8 @@
-//! A file ready to be sent: its content or the place to read it, and the data for the response head.
+//! A file that is ready to be sent: its content or the open file, and the data for the response head.
 //!
-//! Small files are held in memory, so that a response is one system call and needs no descriptor. Large ones stay open
-//! for `sendfile`. A held content must be one state of the file, not half of the old and half of the new. It is kept
-//! only if the file's times and size were the same after reading as before.
+//! Small files are held in memory, so that a response takes one system call and no descriptor. Large ones stay open for
+//! `sendfile`. Content held in memory must be a single state of the file, not half old and half new. It is kept only if
+//! the file's times and size were the same after reading as before.
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
@@ -24,11 +24,11 @@ use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, is_compressible};
 use crate::disk::{Lane, Pool, Probed, Reserved, read_now};
 
-/// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
-/// thousand such files fit into the cache.
+/// The maximum length of files held in memory. At 64 KiB, copying to the socket costs about as much as `sendfile`, and
+/// a thousand such files fit into the cache.
 pub const BODY_BYTES_HELD_MAX: u64 = 64 * 1024;
 
-/// The request fields that decide between the forms of a file: its codings, and the types of pictures.
+/// The request field by which a coding is chosen. The next constant adds the field for types of pictures.
 const OF_CODINGS: &str = "Accept-Encoding";
 const OF_IMAGES: &str = "Accept";
 
@@ -40,52 +40,52 @@ pub struct Entry {
     pub len: u64,
     /// The strong entity tag with its quotes (RFC 9110 section 8.8.3).
     pub etag: String,
-    /// The time of the last change in whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
+    /// The time of the last change in whole seconds, neither before 1970 nor in the future (RFC 9110 section 8.8.2.1).
     pub last_modified: SystemTime,
     pub mime: String,
     /// The path below the served folder, for messages.
     pub path: Box<str>,
     pub device: u64,
-    /// The file is on a file system without a disk, where reading never waits.
+    /// True if the file is on a file system without a disk, so that reading never waits.
     pub is_in_memory: bool,
     pub fields: EntityFields,
     pub(super) state: State,
     pub forms: Forms,
-    /// Counts the memory of a body that this server made, until the last response has sent it.
+    /// The charge for a body that this server made, until the last response has sent it.
     _charge: Option<Charge>,
 }
 
-/// The other forms in which a file may be sent, and a property that depends on its folder.
+/// The other forms in which a file may be sent, and whether its name contains a hash.
 #[derive(Debug, Default)]
 pub struct Forms {
-    /// The name contains a hash of the content, judging by the other names in its folder.
+    /// True if the name contains a hash of the content, judging by the other names in its folder.
     pub has_hash: bool,
-    /// The codings with which this server may compress the file.
+    /// The codings in which this server may code the file.
     pub codings: Codings,
-    /// The sidecars: files with this file's name and the extension of a kind, each checked to be of that kind.
+    /// The sidecars: files with this file's name plus the extension of a kind. Each was checked to be of that kind.
     pub sidecars: Box<[(SidecarKind, Arc<Entry>)]>,
-    /// The state of the file at the path of each kind's sidecar, which need not be a valid sidecar.
+    /// For each kind, the state of the file at the sidecar's path, even if it is not a valid sidecar.
     pub(super) seen: [Option<State>; SidecarKind::COUNT],
 }
 
 /// The location of a file's bytes.
 #[derive(Debug)]
 pub enum Content {
-    /// All `len` bytes, in memory.
+    /// All `len` bytes are in memory.
     Held(Box<[u8]>),
-    /// The open file, read at an offset that the caller gives. The file may have become shorter or longer since.
+    /// The open file, which is read at explicit offsets. It may have become shorter or longer since.
     Open(OpenFile),
 }
 
-/// An open file. If closing it may have to wait, another thread closes it: network and user-space file systems contact
-/// their server on close.
+/// An open file. If closing it may block, another thread closes it: network and user-space file systems contact their
+/// server on close.
 #[derive(Debug)]
 pub struct OpenFile {
     /// The file; `None` only while the value is dropped.
     file: Option<File>,
     closer: Option<Closer>,
     pub probed: Probed,
-    /// The reserved spool space of a file that holds a response for its client.
+    /// The spool space reserved for a file that contains a client's response.
     taken: Option<Box<Reserved>>,
 }
 
@@ -94,9 +94,9 @@ pub struct OpenFile {
 pub(super) struct Closer(pub Arc<Pool>);
 
 impl Entry {
-    /// Loads an entry. `path` and `types` give the media type; a form of another file has that file's type and needs no
-    /// `types`. `file` must be a regular file on a file system of this kind, open for reading, and `metadata` its
-    /// current metadata.
+    /// Loads an entry. `path` and `types` determine the media type; a form of another file has that file's type and
+    /// needs no `types`. `file` must be a regular file on a file system of this kind, open for reading, and `metadata`
+    /// its current metadata.
     pub(super) fn load(
         path: &str,
         mut file: File,
@@ -173,13 +173,13 @@ impl Entry {
         }
     }
 
-    /// Returns true if the file's bytes are not compressed already, and its length and media type make compression
+    /// Returns true if the file's bytes are not compressed yet, and its length and media type make compression
     /// worthwhile.
     pub(super) fn may_be_coded(&self) -> bool {
         self.len >= *CODED_BYTES.start() && is_compressible(&self.mime) && media::coding_of(&self.path).is_none()
     }
 
-    /// Returns true if the file is a picture that may have sidecars of another type.
+    /// Returns true if the file is a picture, which may have sidecars of another type.
     pub(super) fn is_picture(&self) -> bool {
         matches!(&*self.mime, "image/jpeg" | "image/png" | "image/gif")
     }
@@ -197,7 +197,7 @@ impl Entry {
         }
     }
 
-    /// Creates the form of this file that was made in this way and has these bytes.
+    /// Creates a form of this file that was made in this way and has these bytes.
     pub fn coded(&self, way: &Way, bytes: Vec<u8>, charge: Charge) -> Entry {
         let etag = self.tag_of(way);
         let (len, content) = (bytes.len() as u64, Content::Held(bytes.into()));
@@ -205,7 +205,7 @@ impl Entry {
         self.form(way.token(), Entry { content, len, etag, device, state, _charge: Some(charge), ..Entry::empty() })
     }
 
-    /// The entity tag of this file's form that is made in this way.
+    /// Returns the entity tag of the form of this file that is made in this way.
     pub fn tag_of(&self, way: &Way) -> String {
         self::coded_tag(&self.etag, &way.suffix())
     }
@@ -225,12 +225,12 @@ impl Entry {
         form
     }
 
-    /// The state of the file from which this entry was made.
+    /// Returns the state of the file from which this entry was made.
     pub fn identity(&self) -> State {
         self.state
     }
 
-    /// Reads the whole file in the state of this entry. Fails if the file has changed since.
+    /// Reads the whole file, in the state of this entry. Fails if the file has changed since.
     pub fn whole(&self) -> io::Result<Cow<'_, [u8]>> {
         let file = match &self.content {
             Content::Held(body) => return Ok(Cow::Borrowed(body)),
@@ -256,7 +256,7 @@ impl Entry {
         Entry { content, path, device, is_in_memory, ..Entry::empty() }
     }
 
-    /// Makes the pool close the file, so that the thread that drops it last need not wait.
+    /// Makes the pool close the file, so that the thread that drops it last does not block.
     pub(super) fn close_by(&mut self, closer: Option<Closer>) {
         if let Content::Open(file) = &mut self.content {
             file.closer = closer;
@@ -272,14 +272,14 @@ impl Entry {
         own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.held_bytes()).sum::<usize>()
     }
 
-    /// The number of files that the entry and its sidecars keep open.
+    /// The number of files kept open by the entry and its sidecars.
     pub(super) fn files_open(&self) -> usize {
         let own = usize::from(matches!(self.content, Content::Open(_)));
         own + self.forms.sidecars.iter().map(|(_, sidecar)| sidecar.files_open()).sum::<usize>()
     }
 }
 
-/// The way in which this server makes a form of a file.
+/// The way to make a form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     pub coding: Coding,
@@ -294,7 +294,7 @@ impl Way {
         with_dictionary.unwrap_or(self.coding.token())
     }
 
-    /// The suffix of the form's entity tag: coding, level, and the beginning of the dictionary's digest.
+    /// Returns the suffix of the form's entity tag: coding, level, and the start of the dictionary's digest.
     pub fn suffix(&self) -> String {
         let digest = self.dictionary.as_ref().and_then(|digest| digest.first_chunk());
         let digest = digest.map_or(String::new(), |first| format!("-{:016x}", u64::from_be_bytes(*first)));
@@ -303,12 +303,12 @@ impl Way {
 }
 
 impl Forms {
-    /// Returns true if the file may be sent in another form than as stored.
+    /// Returns true if the file may be sent in a form other than the stored one.
     pub fn are_any(&self) -> bool {
         !self.codings.is_empty() || !self.sidecars.is_empty()
     }
 
-    /// The request field that decides between the forms; `None` if there are none.
+    /// Returns the request field by which the form is chosen; `None` if there are no other forms.
     fn vary(&self) -> Option<&'static str> {
         let field = if self.images().next().is_some() { OF_IMAGES } else { OF_CODINGS };
         self.are_any().then_some(field)
@@ -322,7 +322,7 @@ impl Forms {
         })
     }
 
-    /// The sidecars with the same picture in another type.
+    /// Returns the sidecars with the same picture in another type.
     pub fn images(&self) -> impl Iterator<Item = (ImageType, &Arc<Entry>)> {
         self.sidecars.iter().filter_map(|(kind, sidecar)| match kind {
             SidecarKind::Coded(_) => None,
@@ -341,7 +341,7 @@ impl OpenFile {
         OpenFile { file: Some(file), closer: None, probed: Probed::default(), taken: None }
     }
 
-    /// The reserved spool space of this file.
+    /// The spool space reserved for this file.
     pub fn taken(&self) -> Option<&Reserved> {
         self.taken.as_deref()
     }
@@ -402,7 +402,7 @@ impl State {
         }
     }
 
-    /// The bytes that distinguish this state from others, even after a restart.
+    /// Returns bytes that distinguish this state from others, even after a restart.
     pub fn to_bytes(self) -> Vec<u8> {
         let State { device, inode, size_bytes, modified, changed } = self;
         let times = [modified.0, modified.1, changed.0, changed.1].map(i64::cast_unsigned);
@@ -414,13 +414,14 @@ impl State {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
-    /// Returns true if this state's file was changed at the same time as the other's or later, so that its content may
-    /// be made from the other's.
+    /// Returns true if this state's file was last changed at the same time as the other's or later, so that its content
+    /// may have been made from the other's.
     pub(super) fn is_not_older(&self, other: &State) -> bool {
         self.modified >= other.modified
     }
 
-    /// Makes a tag from the size and the time of modification. Copies on other hosts share it if they preserve times.
+    /// Makes a tag from the size and the time of modification. Copies on other hosts have the same tag if they preserve
+    /// times.
     fn etag(&self) -> String {
         let (seconds, nanoseconds) = self.modified;
         etag_of(&[self.size_bytes, seconds as u64, nanoseconds as u64].map(u64::to_le_bytes).concat())
@@ -433,8 +434,8 @@ impl State {
     }
 }
 
-/// Makes a strong entity tag for these bytes: the bytes of a held body, or the properties of a file that is not held.
-/// The tag does not reveal them, and is the same on every host and in every version.
+/// Makes a strong entity tag from these bytes, which are those of a body in memory, or the properties of any other
+/// file. The tag does not reveal them, and is the same on every host and in every version.
 fn etag_of(bytes: &[u8]) -> String {
     const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -451,15 +452,15 @@ fn etag_of(bytes: &[u8]) -> String {
     format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
 }
 
-/// Makes the tag of a form with other bytes for the same content, by adding a suffix.
+/// Makes the tag of a form, which has other bytes for the same content, by adding a suffix.
 fn coded_tag(tag: &str, suffix: &str) -> String {
     format!("{}-{suffix}\"", tag.trim_end_matches('"'))
 }
 
-/// A file's content, and its metadata in that state.
+/// A file's content, with its metadata in that state.
 type Held = (Box<[u8]>, Metadata);
 
-/// Reads the content if the file is small and does not change during one of two reads.
+/// Reads the content if the file is small and does not change during one of two attempts.
 fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>, Stop> {
     let mut before = metadata.clone();
     for _ in 0..2 {
@@ -476,7 +477,7 @@ fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>
     Ok(None)
 }
 
-/// Reads all of a file whose expected length is `bytes`, or one byte more if it is longer.
+/// Reads all of a file whose expected length is `bytes`, plus one byte if it is longer.
 fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
     let mut body = Vec::with_capacity(bytes + 1);
     if wait == Wait::Allowed {

@@ -1,11 +1,11 @@
-//! A disk that answers only when a test lets it.
+//! A disk that answers only when a test permits it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::{Stop, Wait};
 
-/// A disk for tests. Some paths are not in memory, and looking them up blocks while the disk hangs.
+/// A disk for tests. Some paths are not in memory, and looking those up blocks while the disk hangs.
 #[derive(Debug, Clone, Default)]
 pub struct FakeDisk(Arc<(Mutex<State>, Condvar)>);
 

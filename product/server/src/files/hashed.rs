@@ -1,27 +1,26 @@
-//! Names with a hash of the content, as site-building tools create them: `app.3f9a8b7c.js`, `index-BxK3f9aZ.css`. Such
-//! a file does not change, and its next version has another name.
+//! Recognises names with a hash of the content, as created by build tools: `app.3f9a8b7c.js`, `index-BxK3f9aZ.css`.
 //!
 //! A file that does change under such a name would stay old in browsers for a year. Therefore only text that no person
-//! writes counts as a hash, and only in the names of file types that such tools make. A third of the hashes of Vite and
-//! Rollup could also be words. These count if all names of their folder look like them and a third of those names has a
-//! certain hash.
+//! would write counts as a hash, and only for the file types that such tools generate. A third of the hashes of Vite
+//! and Rollup could also be words. They count only if all names in their folder look alike and a third of those names
+//! contains a certain hash.
 
 use std::ops::Range;
 
-/// The file types that these tools name by content. Pictures are not among them, because applications store uploaded
-/// pictures under names that may look the same.
+/// File types that build tools name by content. Pictures are excluded, because applications store uploaded pictures
+/// under names that may look the same.
 const EXTENSIONS: [&str; 9] = ["css", "js", "map", "mjs", "otf", "ttf", "wasm", "woff", "woff2"];
-/// The minimum number of digits of a hexadecimal hash, and the number of characters of a base 64 hash.
+/// The minimum number of digits in a hexadecimal hash. The next constant is the length of a base 64 hash.
 const HEX_MIN: usize = 8;
 const BASE64: usize = 8;
-/// The minimum number of words, as [`words`] counts them, in a base 64 hash. Names that people choose, such as
+/// The minimum number of words, as counted by [`words`], in a base 64 hash. Names that people choose, such as
 /// `getURLId`, have three or four.
 const WORDS_MIN: usize = 5;
 
-/// The minimum number of words in a hash that the names of its folder must confirm. Most names that people choose have
-/// fewer.
+/// The minimum number of words in a hash that the other names in its folder must confirm. Most names that people choose
+/// have fewer.
 const UNCERTAIN_WORDS_MIN: usize = 4;
-/// The minimum number of names with a certain hash in a folder that confirms others.
+/// The minimum number of names with certain hashes in a folder that confirms others.
 const CERTAIN_MIN: usize = 3;
 
 /// The position of the hash in the last name of a path; `None` if it has no hash.
@@ -32,7 +31,7 @@ pub fn hash_in(path: &[u8]) -> Option<Range<usize>> {
     Some(start + hash.start..start + hash.end)
 }
 
-/// Returns true if the last name of a path may have a hash that only the other names of its folder confirm.
+/// Returns true if the last name of a path may contain a hash that only the other names in its folder can confirm.
 pub(super) fn may_have_hash(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let end = built_stem(name).and_then(end_of);
@@ -57,26 +56,26 @@ pub(super) fn confirm_hashes<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>)
     certain >= CERTAIN_MIN && 3 * certain >= count
 }
 
-/// The name of a file of such a type, without its extension.
+/// Returns the name without its extension, if it is of one of these types.
 fn built_stem(name: &[u8]) -> Option<&[u8]> {
     let (stem, extension) = name.split_at(name.iter().rposition(|byte| *byte == b'.')?);
     let mut built = EXTENSIONS.iter().filter(|known| extension[1..].eq_ignore_ascii_case(known.as_bytes()));
     built.next().map(|_| stem)
 }
 
-/// The last eight characters, if they are base 64 and follow a hyphen or a dot.
+/// Returns the last eight characters, if they are base 64 and follow a hyphen or a dot.
 fn end_of(stem: &[u8]) -> Option<&[u8]> {
     let at = stem.len().checked_sub(BASE64).filter(|at| *at > 0)?;
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (matches!(stem[at - 1], b'-' | b'.') && stem[at..].iter().all(is_base64)).then_some(&stem[at..])
 }
 
-/// The position of the last eight characters, if they follow a hyphen or a dot and look random.
+/// Returns the position of the last eight characters, if they follow a hyphen or a dot and look random.
 fn base64_in(stem: &[u8]) -> Option<Range<usize>> {
     end_of(stem).filter(|end| is_random(end)).map(|end| stem.len() - end.len()..stem.len())
 }
 
-/// The position of the last hexadecimal part, between hyphens, underscores and dots, that looks random.
+/// Returns the position of the last hexadecimal part, between hyphens, underscores and dots, that looks random.
 fn hex_in(stem: &[u8]) -> Option<Range<usize>> {
     let mut end = stem.len();
     for part in stem.rsplit(|byte| b"-_.".contains(byte)) {
@@ -90,8 +89,8 @@ fn hex_in(stem: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// Returns true for base 64 characters in a pattern that words do not have. They need two capitals and a small letter.
-/// In addition they need five words in camel case, or both a digit before a letter and a small letter directly before a
+/// Returns true for base 64 characters in a pattern that words do not have. They must contain two capitals and a small
+/// letter, and also either five camel-case words, or both a digit before a letter and a small letter directly before a
 /// capital.
 fn is_random(text: &[u8]) -> bool {
     let count = |is: fn(&u8) -> bool| text.iter().filter(|byte| is(byte)).count();

@@ -8,8 +8,8 @@ pub type SiteNumber = u32;
 
 const SITE_BYTES: usize = size_of::<SiteNumber>();
 
-/// A request path of a site as it was received: the number of the site, then the path, in one allocation. Lookups use
-/// plain bytes, so a hit allocates nothing.
+/// A request path of a site, as received: the number of the site followed by the path, in one allocation. Lookups use
+/// plain bytes, so that a hit allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 

@@ -1,4 +1,4 @@
-//! Symlinks that lead out of a root: where they may lead, and the log lines about those that are refused.
+//! Symlinks that lead out of a root: decides which are followed, and makes log lines about the others.
 //!
 //! They are refused unless an operator names the folders into which they may lead. Apache (FollowSymLinks) and nginx
 //! (disable_symlinks off) follow all of them by default. Then anybody who may make a symlink in the root can publish
@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of symlinks of one root that are logged; more are not logged until the next reload.
+/// The maximum number of symlinks of one root that are logged. Further ones are not logged until the next reload.
 const TOLD_MAX: usize = 16;
-/// The folders that contain no content: a symlink allowed to lead anywhere may still not lead into them.
+/// Folders that contain no content. Symlinks must not lead into them, even if they may lead anywhere else.
 const KEPT: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// The maximum number of segments of a path that are searched for the symlink.
+/// The maximum number of path segments that are searched for the symlink.
 const STEPS_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Links {
         Ok(Links { into, told: Mutex::default() })
     }
 
-    /// Returns true if no symlink may lead out of the root.
+    /// Returns true if no symlinks may lead out of the root.
     pub fn are_refused(&self) -> bool {
         self.into.is_empty()
     }
@@ -43,14 +43,14 @@ impl Links {
         self.into.iter().any(|folder| place.starts_with(folder) && (folder.parent().is_some() || !is_kept()))
     }
 
-    /// Returns true if the symlink that leads this path out of the root has not been logged yet.
+    /// Returns true if the symlink by which this path leaves the root has not been logged yet.
     pub fn is_unexplained(&self, path: &[u8]) -> bool {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < TOLD_MAX && !told.iter().any(|link| is_of(path, link))
     }
 
-    /// Returns a line about the symlink that leads a path out of the root, with the setting that would allow it; `None`
-    /// if it was logged before. `is_leaving` returns true for a path below the root that leads out.
+    /// Returns a line about the symlink by which a path leaves the root, with the setting that would allow it; `None`
+    /// if it was logged before. `is_leaving` returns true for a path below the root that leads out of it.
     pub fn explain(&self, root: &Path, path: &[u8], is_leaving: impl Fn(&[u8]) -> bool) -> Option<Arc<str>> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
         let link = ends.take(STEPS_MAX).map(|end| &path[..end]).find(|step| is_leaving(step))?;
@@ -77,7 +77,7 @@ impl Links {
     }
 }
 
-/// Returns true if `path` is the symlink or leads through it.
+/// Returns true if `path` is the symlink or passes through it.
 fn is_of(path: &[u8], link: &[u8]) -> bool {
     path.strip_prefix(link).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

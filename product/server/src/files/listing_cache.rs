@@ -1,8 +1,8 @@
 //! Recently made listings, by site and folder.
 //!
-//! Making a listing takes a look at every name: 10 ms for a thousand names, and as many disk accesses if they are not
-//! in memory. A kept listing is sent if the folder is still in the state from which it was made, no file in it was
-//! reported as changed, and it is less than [`REVALIDATE_AFTER`] old. The age matters because changes inside a
+//! Making a listing requires a look at every name: 10 ms for a thousand names, and as many disk accesses if they are
+//! not in memory. A cached listing is sent if the folder is still in the state from which it was made, no file in it
+//! was reported as changed, and it is less than [`REVALIDATE_AFTER`] old. The age matters because changes inside a
 //! subfolder or behind a symlink are not reported.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::cache_limits::REVALIDATE_AFTER;
 use super::entry::State;
 use super::watch::WatchId;
 
-/// The first slot of the watch that belongs to listings.
+/// The first watch slot for listings.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 1);
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Listings {
     bytes_max: usize,
     bytes: usize,
     by_folder: HashMap<Box<[u8]>, Listing>,
-    /// The folder of each slot, because the watch uses numbers.
+    /// The folder of each slot, because watches are identified by slot number.
     folders: HashMap<usize, Box<[u8]>>,
     next_slot: usize,
 }
@@ -45,14 +45,14 @@ impl Listings {
         self.bytes_max = bytes_max;
     }
 
-    /// Returns the folder's page, and the state of the folder when the page was made, if that was recently.
+    /// Returns a recently made page of the folder, and the state that the folder had when the page was made.
     pub fn get(&self, folder: &[u8], now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;
         (now - listing.made_at < REVALIDATE_AFTER).then(|| (listing.page.clone(), listing.state))
     }
 
-    /// Keeps a page and returns its slot for the watch, or `None` if the page is too long to be kept. The listings that
-    /// it displaces must first be removed with [`Listings::take`]: see [`Listings::displaced`].
+    /// Stores a page and returns its slot for the watch; `None` if the page is too long to be stored. Listings that it
+    /// displaces must first be removed with [`Listings::take`]: see [`Listings::displaced`].
     pub fn insert(
         &mut self,
         folder: &[u8],
@@ -82,7 +82,7 @@ impl Listings {
         is_full.then(|| self.by_folder.values().min_by_key(|listing| listing.made_at).map(|oldest| oldest.slot))?
     }
 
-    /// Forgets a listing; returns its watch. `None` if it was forgotten already.
+    /// Forgets a listing, and returns its watch; `None` if it was forgotten already.
     pub fn take(&mut self, slot: usize) -> Option<WatchId> {
         let listing = self.by_folder.remove(&self.folders.remove(&slot)?).expect("a slot has its listing");
         self.bytes -= listing.page.len();

@@ -1,5 +1,5 @@
-//! A folder as web pages or as JSON, with a thousand names on each page, in order over all pages. The column heads are
-//! links, so that the pages need no script.
+//! Renders a folder as web pages or as JSON, with a thousand names per page, sorted across all pages. The column heads
+//! are links, so that the pages need no script.
 //!
 //! Anybody who can create a file chooses its name. Therefore a name is escaped as text, and in a link every byte is
 //! percent-encoded except letters, digits and `-._~`. In a name that is not UTF-8, invalid bytes are shown as U+FFFD,
@@ -19,26 +19,26 @@ use super::root::Entered;
 use super::view::{Column, ListingView, PAGES_MAX};
 use super::{Stop, Wait};
 
-/// The maximum number of names on one page. Each costs a look at the file, 3 to 10 µs if it is in memory: 10 ms at
-/// most.
+/// The maximum number of names on one page. Each requires a look at the file, which takes 3 to 10 µs if it is in
+/// memory: 10 ms at most.
 pub const NAMES_MAX: usize = 1000;
-/// The maximum number of a folder's names that are sorted, and the maximum of their bytes. Of a larger folder, the
-/// first names that the file system returns are used.
+/// The maximum number of a folder's names that are sorted. The next constant limits their total bytes. For a larger
+/// folder, only the first names that the file system returns are used.
 const NAMES_READ_MAX: usize = NAMES_MAX * PAGES_MAX as usize;
 const NAME_BYTES_MAX: usize = 8 << 20;
-/// The maximum number of names that are sorted by size or time, which needs a look at each file: 100 ms at most.
+/// The maximum number of names that are sorted by size or time, which requires a look at each file: 100 ms at most.
 const SORTED_MAX: usize = 10_000;
 
 /// The bytes to encode inside one segment of a path. RFC 3986 section 2.3 lists the bytes that need no encoding.
 pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The names of a folder, with only the type of each.
+/// The names in a folder, with only the type of each.
 struct Names {
     /// The sorted names: folders first, then in the order of the view.
     listed: Vec<Name>,
     /// The folder has more names than are read.
     is_cut: bool,
-    /// The folder has too many names to be sorted by size or time, so they are sorted by name.
+    /// True if the folder has too many names to be sorted by size or time, so that they are sorted by name.
     is_by_name: bool,
     /// The number of names that no path of a request can contain.
     unservable: usize,
@@ -56,8 +56,8 @@ struct Row {
     modified: http::HttpDate,
 }
 
-/// Renders a page of the folder at `path` (relative, no slash at either end). Waits for the disk. Returns
-/// [`super::Missing::NotFound`] beyond the last page.
+/// Renders a page of the folder at `path` (relative, no slash at either end). Blocks on the disk. Returns
+/// [`super::Missing::NotFound`] for a page after the last one.
 pub(super) fn page(root: &Entered<'_>, path: &[u8], view: ListingView) -> Result<Vec<u8>, Stop> {
     let mut names = names(root, path)?;
     names.sort(root, path, view);
@@ -85,7 +85,7 @@ pub(super) fn page(root: &Entered<'_>, path: &[u8], view: ListingView) -> Result
     Ok(page.write(path, &listing).into_bytes())
 }
 
-/// Renders the rows as JSON, with the keys that nginx uses (autoindex_format json), and with the link of each row.
+/// Renders the rows as JSON, with nginx's keys (autoindex_format json) and a link for each row.
 fn json(rows: &[Row]) -> Vec<u8> {
     let mut out = String::with_capacity(16 + 128 * rows.len());
     out.push('[');
@@ -106,7 +106,7 @@ fn json(rows: &[Row]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Appends text to a JSON string (RFC 8259 section 7), escaped.
+/// Appends text to a JSON string, with escapes (RFC 8259 section 7).
 fn escape_json(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -117,7 +117,7 @@ fn escape_json(out: &mut String, text: &str) {
     }
 }
 
-/// Writes the beginning of the table: its columns, each with a link that sorts by it.
+/// Writes the start of the table: its columns, each with a link that sorts by it.
 fn head(page: &mut String, view: ListingView) {
     page.push_str("<table><thead><tr>");
     for (column, word) in Column::ALL.into_iter().zip(["Name", "Size", "Modified (UTC)"]) {
@@ -131,7 +131,7 @@ fn head(page: &mut String, view: ListingView) {
     page.push_str("</tr></thead>\n<tbody>\n");
 }
 
-/// Writes the number of names, the links to the other pages, and the number of names left out.
+/// Writes the number of names, links to the other pages, and the number of names left out.
 fn foot(page: &mut String, names: &Names, total: usize, (view, count): (ListingView, u32)) {
     let number = view.page;
     let _ = write!(page, "<nav>{total} name{}", if total == 1 { "" } else { "s" });
@@ -179,7 +179,7 @@ fn names(root: &Entered<'_>, path: &[u8]) -> Result<Names, Stop> {
 }
 
 impl Names {
-    /// Sorts the names in natural order, and then by the column of the view unless there are too many.
+    /// Sorts the names in natural order, and then, unless there are too many, by the column of the view.
     fn sort(&mut self, root: &Entered<'_>, path: &[u8], view: ListingView) {
         self.listed.sort_by_cached_key(|entry| (!entry.is_folder, Natural::new(&entry.name), entry.name.clone()));
         let has_columns = self.listed.len() <= SORTED_MAX;
@@ -204,8 +204,8 @@ impl Names {
     }
 }
 
-/// Returns `None` for a name that is not served: it has been removed, is a symlink that leaves the root, or is neither
-/// file nor folder.
+/// Returns the row of a name; `None` if the name is not served because it was removed, is a symlink that leaves the
+/// root, or is neither file nor folder.
 fn row(root: &Entered<'_>, path: &[u8], name: &[u8]) -> Option<Row> {
     let metadata = root.look(&inside(path, name), Wait::Allowed).ok()?.metadata;
     if !metadata.is_file() && !metadata.is_dir() {
@@ -231,7 +231,7 @@ impl Row {
     }
 }
 
-/// A size for people, with up to three digits: `999 B`, `1.2 KB`, `12 MB`, in powers of 1000.
+/// Formats a size for people, with up to three digits: `999 B`, `1.2 KB`, `12 MB`, in powers of 1000.
 struct Size(u64);
 
 impl std::fmt::Display for Size {

@@ -1,11 +1,11 @@
-//! The page around a listing: the server's own, or a site's. It is HTML with two placeholders: `{{listing}}`, exactly
-//! once, is the table of names with links to the folder above and to further pages; `{{path}}` is the path of the
-//! folder, with a leading slash.
+//! The page around a listing: the server's own, or a site's. It is HTML with two placeholders. `{{listing}}`, which
+//! must occur exactly once, is replaced by the table of names, with links to the parent folder and to further pages.
+//! `{{path}}` is replaced by the path of the folder, with a leading slash.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 
-/// The maximum length of a site's own page in bytes: each cached listing contains it.
+/// The maximum length in bytes of a site's own page. It is limited because each cached listing contains it.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The server's own page, which adapts to light and dark colour schemes and to narrow and wide windows.
@@ -14,7 +14,7 @@ static BUILT_IN: LazyLock<ListingPage> = LazyLock::new(|| {
     read.unwrap_or_else(|fault| unreachable!("the page of the server itself is right: {fault:?}"))
 });
 
-/// A parsed page: its text, with the positions of the listing and of paths.
+/// A parsed page: its text, with the places of the listing and of paths.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ListingPage(Vec<Part>);
 
@@ -89,7 +89,7 @@ impl ListingPage {
     }
 }
 
-/// Finds the next placeholder: its start, its end, and its name. Other braces, as in scripts, are text.
+/// Finds the next placeholder: its start, its end, and its name. Other braces, as in scripts, are treated as text.
 fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     while let Some(at) = text[from..].find("{{").map(|at| from + at) {
         let inside = &text[at + 2..];
@@ -105,8 +105,8 @@ fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     None
 }
 
-/// Text escaped for HTML, in an element or in a quoted attribute. Characters that change the direction of the text
-/// around them are shown by their numbers, `<U+202E>`: otherwise `gpj.exe` could look like `exe.jpg`.
+/// Escapes text for HTML, in an element or in a quoted attribute. Characters that change the text direction around them
+/// are shown as numbers, `<U+202E>`: otherwise `gpj.exe` could look like `exe.jpg`.
 pub(super) struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {

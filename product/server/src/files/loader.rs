@@ -1,6 +1,6 @@
-//! Finds the file or folder at a path in the file system. This part of a lookup may have to wait for a disk, and
-//! therefore does not touch the cache. A worker runs it without waiting, a thread of the pool with waiting. The cache
-//! keeps or releases the watches that it adds, whatever the outcome.
+//! Finds the file or folder at a path in the file system. This part of a lookup may block on a disk, so it does not
+//! touch the cache. A worker runs it without waiting; a thread of the pool runs it with waiting. Whatever the outcome,
+//! the cache keeps or releases the watches that were added.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{Entry, Missing, Root, Stop, Wait, listing_content, trim_slashes};
 /// The maximum number of attempts if the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
 
-/// The earlier result for a path. If its state is unchanged, it need not be loaded again.
+/// An earlier result for a path. If the state is unchanged, the file is not loaded again.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
     Nothing,
@@ -32,7 +32,7 @@ pub(super) enum Loaded {
     /// The known result is still valid.
     Known,
     File(Box<LoadedFile>),
-    /// A folder requested without a trailing slash: the path with the slash.
+    /// A folder that was requested without a trailing slash: the path with the slash.
     Folder(String),
     Page(LoadedPage),
 }
@@ -41,7 +41,7 @@ pub(super) struct LoadedFile {
     pub entry: Entry,
     pub state: State,
     pub watch: Option<WatchId>,
-    /// False if the file kept being replaced: it may be sent, but not remembered.
+    /// False if the file was repeatedly replaced: it may be sent, but not cached.
     pub settled: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct LoadedPage {
 pub(super) struct Loader {
     pub root: Arc<Root>,
     pub inotify: Inotify,
-    /// The means to close files on another thread; `None` if the thread that drops a file closes it.
+    /// Closes files on another thread; `None` if the thread that drops a file closes it.
     pub closer: Option<Closer>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Outcome {
     pub added: Vec<WatchId>,
     /// Lines for the log about sidecars.
     pub lines: Vec<String>,
-    /// The folder at the root, if the lookup could wait to open it.
+    /// The folder at the root, if the lookup was permitted to wait while opening it.
     pub root: Option<Identity>,
 }
 
@@ -80,7 +80,7 @@ impl Outcome {
 
 impl Loader {
     /// Finds the file or folder at this decoded path. For a folder, `view` is the requested view of its listing; `None`
-    /// for an invalid suffix.
+    /// if the suffix is invalid.
     pub fn find(&self, path: &[u8], view: Option<ListingView>, known: &Known, wait: Wait) -> Outcome {
         let entered = self.root.enter(wait);
         let seen = if wait == Wait::Allowed { root::identity_of(&entered).ok() } else { None };
@@ -113,13 +113,13 @@ struct Search<'a> {
     wait: Wait,
     added: Vec<WatchId>,
     lines: Vec<String>,
-    /// The path that leads out of the root: the request's path, or that of an index file.
+    /// The path that leads out of the root: that of the request or of an index file.
     leaving: Vec<u8>,
 }
 
 impl Search<'_> {
-    /// Adds the log line to the error about a path that leads out of the root. Making the line takes a lookup that may
-    /// wait.
+    /// Adds the log line about a path that leads out of the root to the error. Making the line requires a lookup that
+    /// may block.
     fn explained(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Missing(Missing::Outside(None)) if self.root.is_unexplained(&self.leaving) => match self.wait {
@@ -184,7 +184,7 @@ impl Search<'_> {
         looked
     }
 
-    /// Loads the file at a path; `None` if a folder is there.
+    /// Loads the file at a path; `None` if the path leads to a folder.
     fn load(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let mut loaded = self.load_once(path)?;
         for _ in 1..LOAD_ATTEMPTS_MAX {
@@ -249,7 +249,7 @@ impl Search<'_> {
     }
 }
 
-/// The path of a folder as a link from the root, with a trailing slash.
+/// Returns the path of a folder as a link from the root, with a trailing slash.
 fn folder_link(folder: &[u8]) -> String {
     let mut link = String::with_capacity(folder.len() + 2);
     for segment in folder.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {

@@ -7,8 +7,7 @@ use super::view::ListingView;
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
 
-/// A lookup that may have to wait for a disk. A thread that can wait runs it, and it then returns to the cache it came
-/// from.
+/// A lookup that may block on a disk. A thread that may wait runs it, and then it is passed back to its cache.
 #[derive(Debug)]
 pub struct Lookup {
     pub(super) request: Request,
@@ -24,9 +23,9 @@ pub(super) struct Request {
     pub known: Known,
     pub began_at: Nanos,
     pub since: Moment,
-    /// Set if this is the second attempt, after files were closed to free a descriptor for it.
+    /// True if this is the second attempt, after files were closed to free a descriptor.
     pub is_second: bool,
-    /// If the path does not exist, the names of the folder at which it ends are read.
+    /// True if, should the path not exist, the names in the folder at which it ends are read.
     pub reads_names: bool,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Request {
 pub struct FinishedLookup {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
-    /// The folder that lacks a name of the path, with the names that it has.
+    /// The folder that lacks a name of the path, with the names that it contains.
     pub(super) without: Option<Folder>,
 }
 
@@ -43,7 +42,7 @@ impl Lookup {
         Lookup { request, loader }
     }
 
-    /// The device for which the lookup may have to wait.
+    /// The device on which the lookup may block.
     pub fn device(&self) -> u64 {
         self.loader.device(&self.request.path)
     }
@@ -56,7 +55,7 @@ impl Lookup {
         self.request.began_at
     }
 
-    /// Runs the lookup, and waits as long as that takes.
+    /// Runs the lookup, blocking for as long as it takes.
     pub fn run(self) -> FinishedLookup {
         let Lookup { request, loader } = self;
         let (_, view) = ListingView::split(request.key.raw_path());

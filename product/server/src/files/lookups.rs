@@ -1,10 +1,10 @@
 //! The lookups that other threads run for a worker, and the requests that wait for them.
 //!
-//! Requests for a path that arrive before its lookup has begun share the lookup. It is in the queue of each of their
-//! clients, because otherwise a client with a long queue could make another client wait as long as itself. Requests
-//! that arrive while the lookup runs do not get its result, which may be older than the request: a request must see the
-//! changes made before it. They all wait for the next lookup of the path, which is rarely needed, because usually the
-//! first one has put the file into the cache.
+//! Requests for a path that arrive before its lookup has begun share the lookup. The lookup is in the queue of each of
+//! their clients; otherwise a client with a long queue could make another one wait just as long. Requests that arrive
+//! while the lookup runs do not get its result, which may be older than the request: a request must see the changes
+//! made before it. They all wait for the next lookup of the path, which is rarely needed, because usually the first one
+//! has put the file into the cache.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -17,28 +17,28 @@ use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
 use crate::disk::{Done, Lane, Pool};
 use crate::exchange_id::ExchangeId;
 
-/// The result of a lookup for the exchange that asked for it.
+/// The result of a lookup, for the exchange that requested it.
 pub type LookupResult = (ExchangeId, Result<Found, Missing>);
 
 /// The time after which a disk that has not answered a lookup is logged as slow.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 
-/// A worker's lookups. Exchanges ask for them, each for one path at a time.
+/// A worker's lookups. Each exchange waits for at most one path at a time.
 pub struct Lookups {
     pool: Arc<Pool>,
     done: Arc<Done<Ended>>,
     under_way: HashMap<Key, Askers>,
     ended: Vec<Ended>,
-    /// Set once a slow disk was logged, until no lookup is slow.
+    /// True once a slow disk was logged, until no lookup is slow.
     is_told: bool,
 }
 
-/// The requests that wait for a lookup; at most one for each exchange.
+/// The requests that wait for a lookup, at most one per exchange.
 struct Askers {
     began_at: Nanos,
     device: u64,
     waiting: Arc<Mutex<Waiting>>,
-    /// The exchanges that asked before the lookup began.
+    /// The exchanges that requested the lookup before it began.
     first: BTreeSet<ExchangeId>,
     /// The clients in whose queues the lookup is.
     clients: BTreeSet<u32>,
@@ -48,7 +48,7 @@ struct Askers {
 
 /// A lookup in the queues of the pool.
 struct Waiting {
-    /// The lookup, until the first queue to reach it takes it.
+    /// The lookup, until the first queue that reaches it takes it.
     lookup: Option<Box<Lookup>>,
     /// False once all askers have left; the lookup is then skipped.
     is_wanted: bool,
@@ -56,18 +56,18 @@ struct Waiting {
 
 enum Ended {
     Found(Box<FinishedLookup>),
-    /// A lookup for which no exchange waited any more.
+    /// A lookup that was skipped because no exchange waited for it any more.
     Skipped(Key),
 }
 
 impl Lookups {
-    /// Creates the lookups of a worker. Another thread calls `wake` when [`Lookups::take`] has something to return.
+    /// Creates the lookups of a worker. Another thread calls `wake` when [`Lookups::take`] has results.
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Lookups {
         Lookups { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
     }
 
-    /// Starts or joins the lookup of a file for this exchange, a request of this client. Returns [`Missing::Exhausted`]
-    /// if too many lookups wait already.
+    /// Starts or joins the lookup of a file for this exchange of this client. Returns [`Missing::Exhausted`] if too
+    /// many lookups are waiting already.
     pub fn ask(&mut self, lookup: Box<Lookup>, asker: ExchangeId, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(lookup.key()) {
             let mut waiting = lock(&askers.waiting);
@@ -99,15 +99,15 @@ impl Lookups {
         }
     }
 
-    /// The exchanges that wait for a lookup, and the instant at which the lookup began.
+    /// Returns the exchanges that wait for a lookup, and the time at which the lookup began.
     pub fn askers(&self) -> impl Iterator<Item = (ExchangeId, Nanos)> {
         self.under_way
             .values()
             .flat_map(|askers| askers.first.iter().chain(&askers.late).map(|asker| (*asker, askers.began_at)))
     }
 
-    /// Returns the path of the slowest lookup if it has taken [`SLOW_AFTER`] or more. Returns one path, and no other
-    /// until no lookup is that slow.
+    /// Returns the path of the slowest lookup if it has taken at least [`SLOW_AFTER`]. Returns no further path until no
+    /// lookup is that slow.
     pub fn slow(&mut self, now: Nanos) -> Option<String> {
         let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);
         let longest = slow.min_by_key(|(_, askers)| askers.began_at);

@@ -1,5 +1,5 @@
-//! Media types and codings of files, by their names. `mime_guess` provides the types; this module corrects the types
-//! for which browsers or IANA's registry differ.
+//! Determines the media types and codings of files from their names. `mime_guess` provides the types; this module
+//! corrects those for which browsers or IANA's registry differ.
 
 use std::str::Utf8Error;
 
@@ -25,15 +25,14 @@ const CORRECTIONS: [(&str, &str); 12] = [
 const TRANSPORT_STREAM: &str = "video/mp2t";
 const TYPESCRIPT: &str = "text/typescript";
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The number of bytes at the beginning of a file that decide whether it is text, as in the WHATWG's rules for
-/// sniffing.
+/// The number of bytes at the start of a file by which text is recognised, as in the WHATWG's sniffing rules.
 pub(super) const BEGIN_BYTES: usize = 512;
-/// The first byte of each packet of a transport stream, and the packet's length (ISO/IEC 13818-1).
+/// The first byte of each packet of a transport stream. The next constant is the packet's length (ISO/IEC 13818-1).
 const SYNC_BYTE: u8 = 0x47;
 const PACKET_BYTES: usize = 188;
 
-/// The media type of a file. It is the operator's type for the extension, or else the known type, or else the
-/// operator's default, or else a type chosen by the content, which begins with `begin`.
+/// Returns the media type of a file: the operator's type for the extension, or else the known type, or else the
+/// operator's default, or else a type chosen by the content, which starts with `begin`.
 ///
 /// The content decides only between text and binary. Caddy also recognises HTML, so that a page with scripts could be
 /// served under a name that does not show it.
@@ -53,7 +52,7 @@ pub fn mime_of(path: &str, begin: &[u8], types: &MediaTypes) -> String {
     }
 }
 
-/// Returns true if [`mime_of`] looks at the content of a file of this name.
+/// Returns true if [`mime_of`] depends on the content of a file with this name.
 pub(super) fn needs_content(path: &str, types: &MediaTypes) -> bool {
     let is_given = extension(path).is_some_and(|extension| types.of_extension(extension).is_some());
     !is_given && known_type(path).map_or(types.default.is_none(), |known| known == TRANSPORT_STREAM)
@@ -71,7 +70,7 @@ fn begins_packet(content: &[u8]) -> bool {
     content.first() == Some(&SYNC_BYTE) && next.is_none_or(|&byte| byte == SYNC_BYTE)
 }
 
-/// Returns true if this is UTF-8 text, cut anywhere. Binary content has control characters.
+/// Returns true if this is UTF-8 text, possibly cut within a character. Binary content has control characters.
 fn is_text(content: &[u8]) -> bool {
     let begin = &content[..content.len().min(BEGIN_BYTES)];
     let is_cut = |error: Utf8Error| error.error_len().is_none() && begin.len() == BEGIN_BYTES;

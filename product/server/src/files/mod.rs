@@ -1,8 +1,8 @@
 //! Maps a request path to a file ready to be sent.
 //!
-//! A request names a path; the answer is nearly always a file that was sent a moment ago. [`Cache`] finds those by the
-//! path as it was received, so that this common case costs one hash lookup: no decoding, no system call, no allocation.
-//! Everything else goes through [`Root`], which the kernel confines to the served folder, and becomes an [`Entry`].
+//! The answer to a request is nearly always a file that was sent recently. [`Cache`] finds such files by the undecoded
+//! path, so that this common case costs one hash lookup, without decoding, system call or allocation. Other files are
+//! opened through [`Root`], which the kernel confines to the served folder, and become an [`Entry`].
 //!
 //! A worker must not wait for a disk. It looks up by itself the files that can be found in memory. For the others it
 //! gets a [`Lookup`], which a thread of the pool runs while the request waits with the other requests for the same path
@@ -62,8 +62,7 @@ pub use roots::Roots;
 pub use search_step::SearchStep;
 pub use view::ListingView;
 
-/// Removes the slashes at both ends of a decoded path. Paths are bytes, as names are to the kernel: they need not be
-/// UTF-8.
+/// Removes slashes at both ends of a decoded path. Paths are bytes, as names are to the kernel, and need not be UTF-8.
 fn trim_slashes(mut path: &[u8]) -> &[u8] {
     while let [b'/', rest @ ..] | [rest @ .., b'/'] = path {
         path = rest;
@@ -75,30 +74,31 @@ fn trim_slashes(mut path: &[u8]) -> &[u8] {
 #[derive(Debug, Clone)]
 pub enum Found {
     File(Arc<Entry>),
-    /// A folder requested without a trailing slash: the percent-encoded path with the slash. The caller adds the query.
+    /// A folder that was requested without a trailing slash: the percent-encoded path with the slash. The caller adds
+    /// the query.
     Redirect(String),
     /// A folder without an index file: the page for its [`ListingView`].
     Listing(Arc<Vec<u8>>),
 }
 
-/// The reason why there is nothing to send.
+/// The reason why nothing can be sent.
 #[derive(Debug, Clone)]
 pub enum Missing {
     NotFound,
-    /// A symlink leads out of the root. Contains the log line about it, unless it was logged before.
+    /// A symlink leads out of the root. Contains the log line, unless the symlink was logged before.
     Outside(Option<Arc<str>>),
     Forbidden,
-    /// A folder without an index file, whose listing is off.
+    /// The path is a folder without an index file, and listings are disabled.
     NoIndex,
     /// The path is malformed, for example because of a wrong percent-encoding.
     BadPath(http::Reject),
-    /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk. This is
-    /// temporary: 503.
+    /// The process or the machine has run out of descriptors or memory, or too many lookups wait for the disk. This is
+    /// temporary, and answered with 503.
     Exhausted,
     Failed(Arc<io::Error>),
 }
 
-/// Whether an access to a file system may wait for its disk.
+/// The permission to wait for a disk during an access to a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Never,
@@ -109,7 +109,7 @@ enum Wait {
 #[derive(Debug)]
 enum Stop {
     Missing(Missing),
-    /// The file cannot be found in memory: a thread that may wait must look it up.
+    /// The file cannot be found in memory, so a thread that may wait must look it up.
     WouldWait,
 }
 

@@ -1,8 +1,8 @@
 //! Determines which file systems can answer from memory alone.
 //!
-//! Opening a file whose name is in memory needs no disk access on a local file system. A network or user-space file
-//! system contacts a server or process even then, which may never answer. Querying the kind of the file system would be
-//! such an access too. So a thread that may wait queries each mount once, and unknown mounts count as remote.
+//! On a local file system, opening a file whose name is in memory needs no disk access. A network or user-space file
+//! system contacts a server or process even then, and may never get an answer. Asking for the kind of the file system
+//! could block in the same way. So a thread that may wait asks once per mount, and unknown mounts count as remote.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
 
-/// The maximum number of mounts that are remembered, usually one. If there are more, all are forgotten and queried
-/// again.
+/// The maximum number of mounts that are remembered; usually there is one. If there are more, all are forgotten and
+/// queried again.
 const MOUNTS_MAX: usize = 256;
 
-/// The kind of a file system, by the waits that it can cause.
+/// The kind of a file system, which determines how long accesses can block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A file system without a disk: everything is in memory. It refuses RWF_NOWAIT and does not need it.
@@ -26,19 +26,19 @@ pub(super) enum Kind {
     Remote,
 }
 
-/// The kinds, by the mount's number if the kernel provides one that is never reused (Linux 6.8), otherwise by the
-/// device's number.
+/// The kinds of mounts, by the mount's number if the kernel provides one that is never reused (Linux 6.8), and
+/// otherwise by the device's number.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(Mutex<HashMap<u64, Kind>>);
 
 impl Mounts {
-    /// The kind of the file's mount; remote if unknown. Never waits.
+    /// Returns the kind of the file's mount; remote if unknown. Never waits.
     pub fn kind(&self, file: &File) -> Kind {
         let known = ask(file).and_then(|said| self.kinds().get(&number(&said)).copied());
         known.unwrap_or(Kind::Remote)
     }
 
-    /// The kind of the file's mount; queries the file system if unknown.
+    /// Returns the kind of the file's mount, asking the file system if it is unknown.
     pub fn learn(&self, file: &File) -> Kind {
         let number = ask(file).map(|said| number(&said));
         if let Some(kind) = number.and_then(|number| self.kinds().get(&number).copied()) {
@@ -87,10 +87,10 @@ pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
     Some((makedev(said.stx_dev_major, said.stx_dev_minor), said.stx_ino))
 }
 
-/// `STATX_MNT_ID_UNIQUE`.
+/// The flag `STATX_MNT_ID_UNIQUE`.
 const MOUNT_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Queries mount and device, which the kernel can return without accessing the file system.
+/// Asks for mount and device, which the kernel can return without accessing the file system.
 fn ask(file: &impl AsFd) -> Option<Statx> {
     statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, MOUNT_UNIQUE).ok()
 }

@@ -1,4 +1,4 @@
-//! The natural order of names: numbers in them count by their value, so that `file2` comes before `file10`.
+//! The natural order of names: numbers in names are compared by value, so that `file2` comes before `file10`.
 
 use std::cmp::Ordering;
 

@@ -1,15 +1,15 @@
-//! Checks by its outermost structure that a file is a complete picture of a type. Truncated and misnamed files fail
-//! this check. Pixels are not decoded.
+//! Checks that a file is a complete picture of a certain type, by its outermost structure. Truncated and misnamed files
+//! fail this check. Pixels are not decoded.
 
 use http::ImageType;
 
-/// The maximum number of boxes of an AVIF file that are visited; encoders write three or four.
+/// The maximum number of boxes of an AVIF file that are visited. Encoders write three or four.
 const BOXES_MAX: usize = 64;
-/// The maximum length in bytes of the first box: more brands than any encoder writes.
+/// The maximum length in bytes of the first box. It has room for more brands than any encoder writes.
 const BRANDS_BYTES_MAX: u64 = 256;
 
-/// Returns true if a file of this length is a complete picture. `read` fills the buffer with bytes from an offset on,
-/// or returns false.
+/// Returns true if a file of this length is a complete picture. `read` fills the buffer with bytes from an offset, or
+/// returns false.
 pub fn is_whole(image: ImageType, bytes: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     match image {
         ImageType::Avif => is_avif(bytes, read).unwrap_or(false),

@@ -1,4 +1,4 @@
-//! The folders that a worker has seen at the roots of its sites. By them it notices when another folder replaces one.
+//! Detects when another folder replaces the root of a site, by remembering the folders that a worker has seen.
 
 use units::Nanos;
 
@@ -7,12 +7,12 @@ use super::{Root, Roots};
 
 /// The interval between two checks of the root of a site that receives requests. A check takes about 2 µs.
 pub const FOLLOW_EVERY: Nanos = Nanos::from_millis(250);
-/// The maximum number of lines for the log that wait for the next second.
+/// The maximum number of log lines that wait for the next second.
 const LINES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Followed {
-    /// The data about each site, by its index in the set.
+    /// The data about each site, by its index.
     seen: Vec<Seen>,
     lines: Vec<String>,
 }
@@ -35,15 +35,15 @@ impl Followed {
         self.seen = vec![Seen::default(); roots.folders.len()];
     }
 
-    /// Returns true at most once per [`FOLLOW_EVERY`] and site: the caller must then check the root of this site.
-    /// Returns false for an index past the last.
+    /// Returns true, at most once per [`FOLLOW_EVERY`] and site, if the caller must check the root of this site now.
+    /// Returns false for an index that is too large.
     pub fn take_turn(&mut self, place: usize, now: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| now >= seen.due_at) else { return false };
         seen.due_at = now + FOLLOW_EVERY;
         true
     }
 
-    /// Records that the root was this folder at time `at`. Returns true if it was another folder before.
+    /// Records that the root was this folder at time `at`. Returns true if it was a different folder before.
     pub fn see(&mut self, place: usize, root: &Root, folder: Identity, at: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| at >= seen.looked_at) else { return false };
         seen.looked_at = at;
@@ -56,7 +56,7 @@ impl Followed {
         before.is_some()
     }
 
-    /// Adds lines for the log, as many as there is room for.
+    /// Adds log lines, as many as there is room for.
     pub fn add_lines(&mut self, lines: Vec<String>) {
         let room = LINES_MAX.saturating_sub(self.lines.len());
         self.lines.extend(lines.into_iter().take(room));

@@ -3,10 +3,10 @@
 //! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
 //! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel confines
 //! every open to the folder: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
-//! inside, and refuses all others, even symlinks that come back into the folder: absolute ones, which start again at
-//! `/`, and those that go up and down again. A path that leaves the root is therefore opened without reading it, and
-//! the kernel reports its location. A file inside the root is then opened by that location, again beneath the root. A
-//! file elsewhere is opened only if an operator named its folder.
+//! inside, and refuses all others, even those that lead back into the folder: absolute ones, which start at `/`, and
+//! those that go up and down again. A path that leaves the root is therefore opened without access to its content, and
+//! the kernel reports its location. If the location is inside the root, the file is opened by that location, again
+//! beneath the root. Elsewhere a file is opened only if an operator has allowed its folder.
 //!
 //! If `openat2` is missing (an old kernel, or a container's system-call filter), the path is opened one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
@@ -40,11 +40,11 @@ use super::mounts::{self, Kind, Mounts};
 use super::{Missing, Stop, Wait};
 
 /// The maximum number of attempts. `openat2` returns EAGAIN if a rename or mount anywhere on the machine raced with a
-/// `..` in a symlink, and the kernel's documentation recommends to try again. More failures than this in a row have
+/// `..` in a symlink, and the kernel's documentation recommends trying again. More consecutive failures than this have
 /// another cause.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The maximum number of folders above a path that are tried to find one whose name is in memory.
+/// The maximum number of parent folders that are tried to find one whose name is in memory.
 const FOLDERS_TRIED_MAX: usize = 16;
 
 /// The maximum number of names at the top of a root that are checked for symlinks that leave it.
@@ -55,19 +55,19 @@ const WRONG_TOLD_MAX: usize = 64;
 /// The settings for the files served from a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Serve names that begin with a dot; `.well-known` (RFC 8615) is always served, `..` never.
+    /// True to serve names that begin with a dot. `.well-known` (RFC 8615) is always served, `..` never.
     pub hidden: bool,
-    /// Serve a list of names for a folder without an index file.
+    /// True to serve a list of names for a folder without an index file.
     pub listing: bool,
-    /// The names of index files; the first that exists is served for its folder.
+    /// The names of index files. The first one that exists is served for its folder.
     pub index: Vec<String>,
     /// The page around listings; `None` for the server's own.
     pub page: Option<Arc<ListingPage>>,
-    /// Folders in addition to the root that symlinks in it may lead into.
+    /// Folders outside the root that symlinks in it may lead into.
     pub links_into: Vec<PathBuf>,
-    /// The codings in which files may be sent instead of as stored.
+    /// The codings in which files may be sent.
     pub codings: Codings,
-    /// Send pictures in the types of their sidecars.
+    /// True to send pictures in the types of their sidecars.
     pub image_sidecars: bool,
     pub types: MediaTypes,
 }
@@ -80,7 +80,7 @@ impl Default for Options {
     }
 }
 
-/// A folder whose files may be served: the folder to which its path leads at each lookup.
+/// A folder whose files may be served: whichever folder its path leads to at each lookup.
 #[derive(Debug)]
 pub struct Root {
     /// The folder's path, absolute because the working directory may be renamed.
@@ -93,14 +93,14 @@ pub struct Root {
     /// The folder last reported to the log.
     told: Mutex<Option<Identity>>,
     mounts: Mounts,
-    /// The sidecars that were logged as invalid, with their states.
+    /// The sidecars that were logged as invalid, with their states at that time.
     wrong: Mutex<HashMap<Vec<u8>, State>>,
-    /// A disk for tests, which can be slow.
+    /// A simulated disk for tests, which can be slow.
     #[cfg(test)]
     disk: Option<super::fake_disk::FakeDisk>,
 }
 
-/// A root, open for one lookup. All of the lookup uses the same folder, even if that is replaced during it.
+/// A root that is open for one lookup. The whole lookup uses the same folder, even if the folder is replaced meanwhile.
 pub(super) struct Entered<'r> {
     root: &'r Root,
     folder: OwnedFd,
@@ -111,18 +111,18 @@ pub(super) type Identity = Option<(u64, u64)>;
 
 /// A file or folder that was found but not opened for reading.
 pub(super) struct Looked {
-    /// The file, not open for reading.
+    /// The file, which is not open for reading.
     pub file: File,
     pub metadata: Metadata,
-    /// The kind of the file system it lies on.
+    /// The kind of the file system that contains the file.
     pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolve {
-    /// `openat2` with `RESOLVE_BENEATH`, and with `RESOLVE_CACHED` if the lookup must not wait.
+    /// With `openat2` and `RESOLVE_BENEATH`, and also `RESOLVE_CACHED` if the lookup must not wait.
     Cached,
-    /// `openat2` with `RESOLVE_BENEATH`; `RESOLVE_CACHED` is not available.
+    /// With `openat2` and `RESOLVE_BENEATH`, because `RESOLVE_CACHED` is not available.
     Beneath,
     /// Segment by segment, without symlinks.
     Walk,
@@ -130,7 +130,7 @@ enum Resolve {
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// O_NONBLOCK, so that a FIFO created between the look and the open does not block the worker.
+/// The flags for reading. With O_NONBLOCK, a FIFO created between the look and the open does not block the worker.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
@@ -143,7 +143,7 @@ impl Root {
     }
 
     /// Creates a root from a folder that may be missing; it is served once it exists. Symlinks on the path to it are
-    /// followed, because they are the operator's own.
+    /// followed, because the operator made them.
     pub fn awaited(dir: &Path, options: Options) -> io::Result<Root> {
         let anywhere = open("/", FOLDER, Mode::empty())?;
         let resolve = match openat2(&anywhere, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
@@ -165,7 +165,7 @@ impl Root {
         })
     }
 
-    /// Returns an error unless the folder exists and is accessible. Waits for the disk.
+    /// Fails unless the folder exists and is accessible. Blocks on the disk.
     pub fn try_out(&self) -> io::Result<()> {
         let folder = open(&self.path, FOLDER, Mode::empty())?;
         // A user may be able to open a folder but not its contents.
@@ -177,12 +177,12 @@ impl Root {
         Ok(())
     }
 
-    /// Returns true if this path is the root's or below it.
+    /// Returns true if this path is the root's path or below it.
     pub fn holds(&self, path: &Path) -> bool {
         std::path::absolute(path).is_ok_and(|path| path.starts_with(&self.path))
     }
 
-    /// Returns the log line that the folder exists now, if it was missing at the start or was reported as gone.
+    /// Returns the log line stating that the folder exists now, if it was missing at the start or reported as gone.
     pub(super) fn tell_arrival(&self, now: Identity) -> Option<String> {
         let is_missed = *self.told.lock().unwrap_or_else(PoisonError::into_inner) == Some(None);
         if is_missed && now.is_some() { self.tell_change(now) } else { None }
@@ -207,7 +207,7 @@ impl Root {
         identity_of(&self.enter(Wait::Never))
     }
 
-    /// Returns the log line that this folder has replaced another; `None` if that was reported already.
+    /// Returns the log line stating that this folder has replaced another; `None` if that was reported already.
     pub(super) fn tell_change(&self, now: Identity) -> Option<String> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.replace(now);
@@ -229,7 +229,7 @@ impl Root {
         Some(format!("site root `{name}` is {what} now{but}"))
     }
 
-    /// Returns a line for each symlink at the top of the root that leads out of it and is not followed. Waits for the
+    /// Returns a line for each symlink at the top of the root that leads out of it and is not followed. Blocks on the
     /// disk.
     pub fn symlinks_out(&self) -> Vec<Arc<str>> {
         let Ok(entered) = self.enter(Wait::Allowed) else { return Vec::new() };
@@ -240,8 +240,8 @@ impl Root {
         names.filter_map(|name| entered.explain_leaving(name.file_name().to_bytes())).collect()
     }
 
-    /// Returns true if this decoded path may be looked up at all: no `.` or `..`, no NUL, nothing hidden unless
-    /// allowed.
+    /// Returns true if this decoded path may be looked up at all: it contains no `.` or `..` segment, no NUL, and
+    /// nothing hidden unless allowed.
     pub(super) fn admits(&self, path: &[u8]) -> bool {
         !path.contains(&0) && path.split(|&byte| byte == b'/').all(|segment| self.admits_segment(segment))
     }
@@ -254,8 +254,8 @@ impl Root {
         }
     }
 
-    /// The device that a lookup of this path will access: the device of the last folder on the way whose name is in memory.
-    /// Mount points are always in memory.
+    /// Returns the device that a lookup of this path will access: the device of the last folder on the path whose name
+    /// is in memory. Mount points are always in memory.
     pub(super) fn device(&self, path: &[u8]) -> u64 {
         let known = || self.device.load(Ordering::Relaxed);
         let Ok(entered) = self.enter(Wait::Never) else { return known() };
@@ -268,7 +268,7 @@ impl Root {
         folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or_else(known)
     }
 
-    /// Lets a test's disk decide whether a lookup waits, because the names that the kernel has in memory depend on the
+    /// Lets a test's disk decide whether a lookup blocks, because the names that the kernel has in memory depend on the
     /// rest of the machine.
     fn wait(&self, wait: Wait) -> Wait {
         #[cfg(test)]
@@ -301,7 +301,7 @@ impl Root {
 
 impl Entered<'_> {
     /// Looks at this path (relative, without a slash at either end; empty for the folder itself) without opening it:
-    /// opening a device can have effects, looking at it has none.
+    /// opening a device can have side effects, looking at it has none.
     pub fn look(&self, path: &[u8], wait: Wait) -> Result<Looked, Stop> {
         let file = self.at(path, OFlags::PATH | OFlags::CLOEXEC, wait)?;
         let kind = match wait {
@@ -319,7 +319,7 @@ impl Entered<'_> {
         &self.root.options
     }
 
-    /// Returns the log line about an invalid sidecar; `None` if it was reported in this state, or enough others were.
+    /// Returns the log line about an invalid sidecar; `None` if it was reported in this state, or too many others were.
     pub fn tell_wrong(&self, path: &[u8], state: State, why: &str) -> Option<String> {
         let mut wrong = self.root.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         if wrong.len() >= WRONG_TOLD_MAX && !wrong.contains_key(path) || wrong.insert(path.into(), state) == Some(state)
@@ -341,8 +341,8 @@ impl Entered<'_> {
         self.at(path, READ, wait)
     }
 
-    /// Returns the log line about a path that leads out of the root; `None` if the path does not exist, or enough was
-    /// logged. Waits for the disk.
+    /// Returns the log line about a path that leads out of the root; `None` if the path does not exist, or too much was
+    /// logged. Blocks on the disk.
     pub fn explain_leaving(&self, path: &[u8]) -> Option<Arc<str>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let is_leaving =
@@ -394,9 +394,8 @@ impl Entered<'_> {
     }
 
     /// Opens the target of a symlink that leaves the root, if the target is in the root after all or in a folder into
-    /// which symlinks may lead; otherwise the error is XDEV. Swapping the symlink during this gains nothing: in the
-    /// root, the kernel confines the second open too, and elsewhere the check uses the location of the file that was
-    /// opened.
+    /// which symlinks may lead; otherwise fails with XDEV. Swapping the symlink meanwhile gains nothing: in the root,
+    /// the kernel confines the second open too, and elsewhere the check uses the location of the file that was opened.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
         let (found, place) = self.at_allowed_place(path, wait)?;
         if let Ok(rest) = place.strip_prefix(place_of(&self.folder)?) {
@@ -414,8 +413,8 @@ impl Entered<'_> {
         if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number(&found), flags, Mode::empty()) }
     }
 
-    /// Finds the file or folder to which a path leads, without reading it, and its location. The error is XDEV if the
-    /// location is neither in the root nor in a folder into which symlinks may lead.
+    /// Finds the file or folder to which a path leads, without access to its content, and its location. Fails with XDEV
+    /// if the location is neither in the root nor in a folder into which symlinks may lead.
     fn at_allowed_place(&self, path: &[u8], wait: Wait) -> Result<(OwnedFd, PathBuf), Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;
@@ -431,7 +430,8 @@ impl Entered<'_> {
         if is_allowed { Ok((found, place)) } else { Err(Errno::XDEV) }
     }
 
-    /// Every step goes down: `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks.
+    /// Opens the path one segment at a time. Each step goes down: `admits` has refused `..`, and `O_NOFOLLOW` refuses
+    /// symlinks.
     fn at_walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folders, name) = path.split_at(start);
@@ -444,18 +444,18 @@ impl Entered<'_> {
     }
 }
 
-/// The path by which this process can open a file again that it has open.
+/// Returns the path by which this process can open an already open file again.
 fn by_number(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The absolute path of an open file, without symlinks; XDEV if the kernel does not report it.
+/// Returns the absolute path of an open file, without symlinks. Fails with XDEV if the kernel does not report it.
 fn place_of(file: &OwnedFd) -> Result<PathBuf, Errno> {
     let place = rustix::fs::readlink(by_number(file), Vec::new()).map_err(|_| Errno::XDEV)?;
     Ok(PathBuf::from(OsStr::from_bytes(place.as_bytes())))
 }
 
-/// The identity of the folder found at a root; an error if it could not be determined.
+/// Returns the identity of the folder found at a root. Fails if it could not be determined.
 pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identity, Stop> {
     match entered {
         Ok(entered) => Ok(mounts::identity(&entered.folder)),
@@ -464,8 +464,8 @@ pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identit
     }
 }
 
-/// Maps an error for a name that is not UTF-8. File systems that store characters (exFAT, ext4 that ignores case, ZFS)
-/// have no such names, and report them as invalid rather than missing.
+/// Maps an error for a name that is not UTF-8. File systems that store characters (exFAT, ext4 if it ignores case, ZFS)
+/// have no such names, and report them as invalid instead of missing.
 fn of_name(path: &[u8], errno: Errno) -> Errno {
     let is_no_name = matches!(errno, Errno::INVAL | Errno::ILSEQ) && std::str::from_utf8(path).is_err();
     if is_no_name { Errno::NOENT } else { errno }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::{Root, SiteNumber};
 
-/// The folder of each site of a set, for the sites that have one. Site numbers continue from set to set, and wrap
-/// around.
+/// The folders of a set of sites, for the sites that have one. Site numbers continue from set to set, and wrap around.
 #[derive(Debug, Clone)]
 pub struct Roots {
     pub first: SiteNumber,
@@ -18,7 +17,7 @@ impl Roots {
         self.first.wrapping_add(self.folders.len() as SiteNumber)
     }
 
-    /// The index of a site in `folders`; out of range for a site of another set.
+    /// Returns the index of a site in `folders`; out of range for a site of another set.
     pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }

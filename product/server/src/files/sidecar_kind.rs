@@ -2,7 +2,7 @@
 
 use http::{Coding, ImageType};
 
-/// The kind of a sidecar: the same bytes in a coding, or the same picture in another type.
+/// The kind of a sidecar: the same file in a coding, or the same picture in another type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarKind {
     Coded(Coding),
@@ -20,7 +20,7 @@ impl SidecarKind {
         }
     }
 
-    /// The extension, without its dot, that is added to the name of a file.
+    /// Returns the extension, without its dot, that is appended to the name of a file.
     pub fn extension(self) -> &'static str {
         match self {
             SidecarKind::Coded(coding) => coding.extension(),

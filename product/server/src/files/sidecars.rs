@@ -1,9 +1,9 @@
 //! Sidecars: files that an operator has made from another file, with its name and the extension of a coding
-//! (`page.html.br`) or of another type of picture (`photo.jpg.avif`). They are sent in its place, so an invalid one
-//! would break a page for everybody. A sidecar is ignored if it is older than the file, not shorter, truncated, or not
-//! of the type that its name indicates.
+//! (`page.html.br`) or of another type of picture (`photo.jpg.avif`). They are sent in place of the file, so an invalid
+//! one would break a page for everybody. A sidecar is ignored if it is older than the file, not shorter, truncated, or
+//! not of the type that its name indicates.
 //!
-//! A change of a sidecar alone is noticed when the file is compared again, within a second.
+//! If only the sidecar changes, that is noticed when the file is compared again, within a second.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
@@ -22,10 +22,10 @@ use super::sidecar_kind::SidecarKind;
 use super::{Stop, Wait};
 use crate::codec::{CODED_BYTES, decoded_bytes};
 
-/// The maximum length of a file whose sidecars are decoded to check them, which takes a tenth of a second. For longer
-/// files, only the first bytes of the sidecars are checked.
+/// The maximum length of a file whose sidecars are decoded to check them; that takes a tenth of a second. For longer
+/// files, only the first bytes of sidecars are checked.
 const CHECKED_BYTES_MAX: u64 = 32 << 20;
-/// The maximum number of names that are read of a folder to find the pattern of its names.
+/// The maximum number of names in a folder that are read to find the pattern of its names.
 const NAMES_MAX: usize = 4096;
 
 /// A search for sidecars in a root.
@@ -56,8 +56,8 @@ impl Sidecars<'_> {
         codings.iter().map(SidecarKind::Coded).chain(images)
     }
 
-    /// Returns the other forms of a file that was just loaded, with log lines about invalid sidecars; `None` if it can
-    /// have no other forms. Checking a sidecar takes time, so only a thread that may wait does it.
+    /// Returns the other forms of a file that was just loaded, with log lines about invalid sidecars; `None` if it
+    /// cannot have other forms. Checking a sidecar takes time, so only threads that may wait do it.
     pub fn forms(&self, path: &[u8], entry: &Entry) -> Result<Option<(Forms, Vec<String>)>, Stop> {
         let has_hash = self.has_hash_like_others(path)?;
         if self.kinds_of(entry).next().is_none() && !has_hash {
@@ -85,7 +85,7 @@ impl Sidecars<'_> {
         Ok(Some((forms, lines)))
     }
 
-    /// Returns true if the other names of the folder show that a file's name contains a hash. Reading them waits for
+    /// Returns true if the other names in the folder show that a file's name contains a hash. Reading them blocks on
     /// the disk.
     fn has_hash_like_others(&self, path: &[u8]) -> Result<bool, Stop> {
         if !may_have_hash(path) {
@@ -102,7 +102,7 @@ impl Sidecars<'_> {
         Ok(names.len() <= NAMES_MAX && confirm_hashes(names.iter().map(|name| name.to_bytes())))
     }
 
-    /// Loads a sidecar; `None` if it cannot be read or was replaced during the check. The error is the reason why it is
+    /// Loads a sidecar; `None` if it cannot be read or was replaced during the check. An error is the reason why it is
     /// invalid.
     fn checked(
         &self,
@@ -124,7 +124,7 @@ impl Sidecars<'_> {
         Ok(fault(kind, &sidecar, entry.len).map_or(Ok(Some(sidecar)), Err))
     }
 
-    /// Looks at the file at this path. A file that cannot be looked at counts as absent.
+    /// Looks at the file at this path. A file that cannot be looked at counts as missing.
     fn look(&self, path: &[u8]) -> Result<Option<Looked>, Stop> {
         match self.root.look(path, self.wait) {
             Ok(looked) => Ok(Some(looked)),

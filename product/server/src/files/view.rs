@@ -1,12 +1,12 @@
-//! The view of a folder that a request asks for: the page, the sorting column, and HTML or JSON. The parameters of the
-//! query have the same names as in Caddy.
+//! The view of a folder that a request selects: the page, the sort column, and HTML or JSON. The query parameters have
+//! the same names as in Caddy.
 
 use std::fmt::{self, Display};
 
 /// The maximum number of pages of one folder.
 pub(super) const PAGES_MAX: u32 = 200;
 
-/// A listing as the query of a request describes it. Other parameters of the query have no effect.
+/// A listing as selected by the query of a request. Other query parameters have no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListingView {
     /// The number of the page, counted from 1.
@@ -34,7 +34,7 @@ impl Column {
         }
     }
 
-    /// Returns true if people usually want the last entries of this column first: the largest, the newest.
+    /// Returns true if people usually want this column in descending order: the largest or newest first.
     pub fn is_descending_first(self) -> bool {
         self != Column::Name
     }
@@ -70,12 +70,12 @@ impl ListingView {
         view
     }
 
-    /// The part of a listing's key that follows the path; empty for the first page by name in HTML.
+    /// Returns the part of a listing's key that follows the path; empty for the first page by name in HTML.
     pub fn suffix(self) -> String {
         if self == ListingView::default() { String::new() } else { format!("?{self}") }
     }
 
-    /// Splits a raw path into the path of the request and the listing that its suffix names.
+    /// Splits a raw path into the path of the request and the listing described by its suffix.
     pub(super) fn split(raw_path: &[u8]) -> (&[u8], Option<ListingView>) {
         let Some(at) = raw_path.iter().rposition(|byte| *byte == b'?') else {
             return (raw_path, Some(ListingView::default()));
@@ -100,13 +100,13 @@ impl ListingView {
         Some(view)
     }
 
-    /// The listing sorted by this column. If it is sorted by this column already, the direction is reversed.
+    /// Returns the listing sorted by this column, in the reverse direction if it is sorted by this column already.
     pub(super) fn turned(self, column: Column) -> ListingView {
         let is_descending = if self.column == column { !self.is_descending } else { column.is_descending_first() };
         ListingView { page: 1, column, is_descending, ..self }
     }
 
-    /// The query for page `page` of this listing, with `&` escaped for HTML.
+    /// Returns the query for page `page` of this listing, with `&` escaped for HTML.
     pub(super) fn query(self, page: u32) -> String {
         let order = match (self.column, self.is_descending) {
             (Column::Name, false) => String::new(),

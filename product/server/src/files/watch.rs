@@ -1,10 +1,10 @@
 //! Reports which cached files have changed, by inotify.
 //!
-//! Each cached file's inode is watched (not its folder: a busy folder of logs or uploads would wake us for files that
-//! are not requested). Folders are watched if their names are remembered, until the next name is added or removed.
-//! Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before their
-//! system call returns. So a worker that handles [`Watch::changed`] before looking at requests never serves a state
-//! older than the request. The cache handles changes that cause no event of the inode.
+//! The inode of each cached file is watched, and not its folder, because a busy folder of logs or uploads would wake us
+//! for files that are not requested. Folders are watched only if their names are remembered, until a name is added or
+//! removed. Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before
+//! their system call returns. So a worker that handles [`Watch::changed`] before looking at requests never serves a
+//! state older than the request. The cache handles changes that cause no event of the inode.
 //!
 //! A lookup that another thread runs adds its watch on that thread, and the cache receives the watch when the lookup
 //! ends. A [`Watch`] remembers recent events, so it can report whether the inode changed in between, or whether its
@@ -19,15 +19,15 @@ use std::sync::{Arc, Once};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// The maximum number of events read in one turn. If there are more, any file may have changed. The number is four
-/// times the kernel's default queue.
+/// The maximum number of events read per turn. If there are more, any file may have changed. It is four times the
+/// kernel's default queue.
 const EVENTS_PER_TURN_MAX: usize = 65_536;
-/// The size of the buffer for events. An event of a file takes 16 bytes, without a name; an event of a folder contains
+/// The size of the buffer for events. An event of a file takes 16 bytes, without a name; an event of a folder includes
 /// a name of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
 
-/// The maximum number of inodes that are remembered as changed or no longer watched. If more are disturbed while a
-/// lookup runs, its result is sent but not kept.
+/// The maximum number of inodes that are remembered as changed or no longer watched. If more are affected while a
+/// lookup runs, its result is sent but not cached.
 const REMEMBERED_MAX: usize = 1024;
 
 const CHANGES: WatchFlags = WatchFlags::MODIFY
@@ -36,15 +36,15 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DELETE_SELF);
 
-/// The events of a folder, including changes of the files in it.
+/// Events of a folder, including changes of the files in it.
 const CHANGES_INSIDE: WatchFlags = CHANGES
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO);
 
-/// The events of a folder whose names are remembered: names added or removed. Changes to the content of its files are
-/// left out; otherwise each line of a log would wake us.
+/// Events of a folder whose names are remembered: names added or removed. Changes to the content of its files are left
+/// out; otherwise each line of a log would wake us.
 const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -60,9 +60,9 @@ static SAID: Once = Once::new();
 pub(super) struct Watch {
     inotify: Inotify,
     slots: HashMap<WatchId, Vec<usize>>,
-    /// The watches released by slots; empty between two calls of the cache.
+    /// Watches that slots have released; empty between calls of the cache.
     unused: Vec<WatchId>,
-    /// The most recent inodes that changed or are no longer watched, with the moment of that.
+    /// The inodes that most recently changed or are no longer watched, with the moment of each event.
     disturbed: VecDeque<(Moment, WatchId)>,
     /// The moment before which no changes are remembered.
     remembers_from: Moment,
@@ -72,7 +72,7 @@ pub(super) struct Watch {
 /// A count of inode events.
 pub(super) type Moment = u64;
 
-/// The inotify instance, to which any thread may add inodes. `None` if the user has no inotify instance left.
+/// The inotify instance, to which any thread may add inodes; `None` if the user can have no more inotify instances.
 #[derive(Debug, Clone)]
 pub(super) struct Inotify(Option<Arc<OwnedFd>>);
 
@@ -93,13 +93,13 @@ impl Inotify {
         Inotify(inotify.map_err(say_once).ok().map(Arc::new))
     }
 
-    /// Creates an instance that behaves as if the user had no inotify instance left.
+    /// Creates an instance that behaves as if the user could have no more inotify instances.
     #[cfg(test)]
     pub(super) fn unavailable() -> Inotify {
         Inotify(None)
     }
 
-    /// Watches the inode behind an open file for changes. Returns `None` if that is not possible.
+    /// Watches the inode of an open file for changes. Returns `None` if that is not possible.
     pub(super) fn add(&self, file: &File) -> Option<WatchId> {
         self.add_for(file, CHANGES)
     }
@@ -162,7 +162,7 @@ impl Watch {
         self.disturbed.push_back((self.now, id));
     }
 
-    /// Discards the record of events: [`Watch::is_undisturbed`] then returns false for every lookup that has begun.
+    /// Discards the record of events. For every lookup in progress, [`Watch::is_undisturbed`] then returns false.
     pub(super) fn disturb_all(&mut self) -> Changed {
         self.now += 1;
         self.disturbed.clear();
@@ -190,8 +190,8 @@ impl Watch {
         self.unused.extend(added);
     }
 
-    /// Stops watching inodes that no slot uses. This is delayed because an entry being inserted may need the watch of
-    /// the entry it displaces.
+    /// Stops watching inodes that no slot uses. This is done later, because an entry being inserted may need the watch
+    /// of the entry it displaces.
     pub(super) fn release_unused(&mut self) {
         while let Some(id) = self.unused.pop() {
             if self.slots.contains_key(&id) {
