@@ -1,4 +1,4 @@
-//! Measured line rates, kept across restarts: one for each interface and gateway, in a file of the service's state
+//! Stores measured rates of lines across restarts, one for each interface and gateway, in a file of the service's state
 //! folder.
 
 use std::fs::File;
@@ -17,13 +17,13 @@ use crate::service_manager::Account;
 const FILE: &str = "uplink";
 const NEW_FILE: &str = "uplink.new";
 const HEAD: &str = "# Rates that weir has found: interface, gateway or address, bits per second, Unix time.\n";
-/// The maximum number of lines kept, the newest first: a stationary machine has few, one that travels has many.
+/// The maximum number of lines stored, the newest first. A stationary machine has few lines, one that travels has many.
 const LINES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 16 << 10;
 /// The maximum age of a usable rate.
 const FRESH_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// A network line, with its rate and when that was last confirmed.
+/// A line, with its rate and the time at which that was last confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptLine {
     /// The interface, and its gateway or the server's own address.
@@ -32,15 +32,15 @@ pub struct KeptLine {
     unix_s: u64,
 }
 
-/// The state folder (by path, without a descriptor), and the lines it held at the start.
+/// The state folder (by path, without a descriptor), and the lines stored there at the start.
 pub struct Keeper {
     path: PathBuf,
     lines: Vec<KeptLine>,
 }
 
 impl Keeper {
-    /// Opens the folder, and creates it if it does not exist; a new one belongs to the account that the server switches
-    /// to.
+    /// Opens the folder, creating it if it does not exist. A new folder belongs to the account to which the server
+    /// switches.
     pub fn open(path: &Path, account: Option<&Account>) -> io::Result<Keeper> {
         let is_new = !path.exists();
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)?;
@@ -56,7 +56,7 @@ impl Keeper {
         &self.path
     }
 
-    /// The lines as they were at the start.
+    /// The lines stored at the start.
     pub fn lines(&self) -> &[KeptLine] {
         &self.lines
     }
@@ -115,7 +115,7 @@ impl Keeping {
         self.keeper.is_some()
     }
 
-    /// Stores `found` if it has changed; a failure is reported once.
+    /// Stores `found` if it has changed. A failure is reported once.
     pub fn keep(&self, found: Option<Found>, tell: impl FnOnce(&str)) {
         let Some((keeper, place)) = &self.keeper else { return };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ impl Keeping {
     }
 }
 
-/// Explains in one line why the rate is not kept.
+/// Returns a line that explains why the rate is not stored.
 pub fn unkept(folder: &Path, error: &io::Error) -> String {
     let folder = folder.display();
     format!(
@@ -153,7 +153,7 @@ impl KeptLine {
         format!("{} {} {}\n", self.place, self.rate.bits_per_s(), self.unix_s)
     }
 
-    /// The time since the rate was last confirmed; `None` if that is too long ago, or in the future.
+    /// Returns the time since the rate was last confirmed; `None` if that is too long ago, or in the future.
     pub fn age(&self) -> Option<Duration> {
         unix_now().checked_sub(self.unix_s).map(Duration::from_secs).filter(|age| *age < FRESH_FOR)
     }

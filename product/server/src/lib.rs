@@ -1,8 +1,8 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
-//! The life of a request: a worker accepts the connection and reads the head ([`event_loop`](self)), `http` parses it, `answer` finds the
-//! file and builds head and body, `send` sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
-//! worker, so that one order holds for all connections.
+//! The life of a request: a worker accepts the connection and reads the head ([`event_loop`](self)), `http` parses it,
+//! `answer` finds the file and builds head and body, and `send` sends them as the scheduler grants, in the worker's own
+//! turn. With paced shaping there is one worker, so that one order holds for all connections.
 
 mod access;
 mod answer;
@@ -80,7 +80,7 @@ pub use sched::line::{Bounds, Limit, Status as LineStatus};
 pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
 pub use sched::{CROSS_SHARE_PERMILLE, WaitBound};
 
-/// The guard's default share, in thousandths. At 10 Mbit/s no response then waits longer for a byte than 1.1 s plus
-/// 0.12 s for each response that is ready. The mean response time does not change at rho 0.8 and 0.95; at 1.05 with
-/// five downloads it rises by 9 % (2 thousandths cost 4 %).
+/// The guard's default share, in thousandths. At 10 Mbit/s a response then waits for a byte for at most 1.1 s, plus
+/// 0.12 s for each ready response. The mean response time does not change at rho 0.8 and 0.95; at 1.05 with five
+/// downloads it rises by 9 % (2 thousandths cost 4 %).
 pub const GUARD_PERMILLE: u32 = 10;

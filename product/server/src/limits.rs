@@ -11,58 +11,59 @@ use crate::disk::SpoolConfig;
 use crate::memory::MemoryLimit;
 use crate::upload::UploadLimits;
 
-/// Limits on what a client may cost.
+/// Limits on the resources that clients may use.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The maximum number of connections over all workers. Raised, it takes more memory and descriptors; lowered,
-    /// clients wait in the kernel's queue.
+    /// The maximum number of connections over all workers. A larger value needs more memory and descriptors; with a
+    /// smaller one, more clients wait in the kernel's queue.
     pub connections_max: usize,
     /// The maximum memory of the process.
     pub memory: MemoryLimit,
     /// If true, a connection keeps its place until its client has closed it, or until two seconds after the last byte
-    /// was handed to the kernel, as with Apache's processes (lingering close). Otherwise it keeps its place only until
-    /// that byte.
+    /// was handed to the kernel, as with Apache's processes (lingering close). Otherwise it gives the place up when
+    /// that byte is handed over.
     pub holds_places: bool,
     pub client_prefix: ClientPrefix,
-    /// The weight of each client where clients share the link.
+    /// The weight of each client, if clients share the link.
     pub client_weights: ClientWeights,
     /// Peers whose information about their clients is trusted.
     pub trusted_proxies: NetworkList,
-    /// The networks that are not reached over the uplink: bytes to them are not paced, charged or observed.
+    /// The networks that are reached without the uplink. Bytes to them are not paced, charged or observed.
     pub local_networks: NetworkList,
-    /// The maximum number of connections of one client; 0 for no limit, `None` for the share that [`Limits::clients`]
+    /// The maximum number of connections per client; 0 for no limit, `None` for the share that [`Limits::clients`]
     /// gives.
     pub client_connections_max: Option<u32>,
-    /// The maximum number of requests per second of one client; 0 for no limit.
+    /// The maximum number of requests per second and client; 0 for no limit.
     pub client_requests_per_s_max: u32,
-    /// The maximum rate at which one client is sent data; `None` for no limit.
+    /// The maximum rate at which a client is sent data; `None` for no limit.
     pub client_rate_max: Option<Rate>,
     pub request: http::Limits,
-    /// The maximum number of bytes of a request body that are read and discarded so that the connection can be kept.
+    /// The maximum bytes of a request body that are read and discarded so that the connection can be kept.
     pub body_bytes_max: u64,
-    /// The time from accepting (or the first byte of a later request) to the end of the head.
+    /// The maximum time from accepting (or from the first byte of a later request) to the end of the head.
     pub head_timeout: Nanos,
-    /// The maximum time between the bytes of a request body, and the allowance for the whole body beyond its time at
-    /// the minimum rate.
+    /// The maximum time between the bytes of a request body. It is also the allowance for the whole body in addition to
+    /// its time at the minimum rate.
     pub body_timeout: Nanos,
     /// The minimum average rate of a request body, in bytes per second.
     pub body_rate_bytes_per_s_min: u64,
     /// The maximum time between requests.
     pub idle_timeout: Nanos,
     pub patience: Patience,
-    /// The time for which a stopping server goes on sending what it has begun.
+    /// The time for which a stopping server continues to send responses that it has begun.
     pub stop_timeout: Duration,
     /// The spool for responses of upstreams.
     pub spool: SpoolConfig,
 }
 
-/// The divisor of all connections that gives the default maximum for one client.
+/// The divisor of the number of connections that gives the default maximum per client.
 const CLIENT_PART: usize = 4;
-/// The minimum for one client, enough for ten browsers behind one address, unless it is more than half of all places.
+/// The minimum of that default. It is enough for ten browsers behind one address; it does not apply if it is more than
+/// half of all places.
 const CLIENT_CONNECTIONS_MIN: usize = 64;
 
 impl Limits {
-    /// The limits of one client if there is room for `places` connections.
+    /// Returns the limits per client if there is room for `places` connections.
     pub fn clients(&self, places: usize) -> ClientLimits {
         let least = CLIENT_CONNECTIONS_MIN.min(places / 2).max(1);
         let part = u32::try_from((places / CLIENT_PART).max(least)).unwrap_or(u32::MAX);
@@ -81,7 +82,8 @@ impl Limits {
         now + self.idle_timeout
     }
 
-    /// The instant since which a connection with this deadline has been idle; before its first answer the timeout for a head applies.
+    /// Returns the time since which a connection with this deadline has been idle. Before its first answer, the timeout
+    /// for a head applies.
     pub(crate) fn idle_since(&self, deadline: ClientTime, has_answered: bool) -> ClientTime {
         let timeout = if has_answered { self.idle_timeout } else { self.head_timeout };
         deadline - timeout
@@ -94,7 +96,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// The slowest reader and the slowest body allowed are at 4 kbit/s, as in Apache's mod_reqtimeout.
+    /// The slowest reader and the slowest body that are tolerated have 4 kbit/s, as in Apache's mod_reqtimeout.
     fn default() -> Limits {
         let time = |text: &str| units::parse_duration(text).expect("a default is a time");
         Limits {
@@ -121,12 +123,12 @@ impl Default for Limits {
     }
 }
 
-/// The limit on slow readers, so that none holds a connection and a response indefinitely.
+/// The limit on slow readers, which keeps them from holding a connection and a response indefinitely.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// The minimum bytes per second, on average over a window, that an awaited reader has to take.
+    /// The minimum bytes per second that an awaited reader has to take, averaged over a window.
     pub rate_bytes_per_s_min: u64,
-    /// The window; long enough to survive a few retransmission timeouts.
+    /// The window. It is long enough to survive a few retransmission timeouts.
     pub window: Nanos,
 }
 

@@ -1,7 +1,8 @@
-//! Waiting for readiness: epoll with our tokens and timeouts.
+//! Waits for readiness: epoll with our tokens and timeouts.
 //!
-//! Timeouts are nanoseconds (`epoll_pwait2`, Linux 5.11). System call filters older than it refuse it, and some
-//! containers run under one. There, `ppoll` waits for the epoll descriptor just as exactly, for one more system call.
+//! Timeouts are in nanoseconds (`epoll_pwait2`, Linux 5.11). System call filters that are older refuse that call, and
+//! some containers have such a filter. In that case `ppoll` waits for the epoll descriptor, equally precisely, at the
+//! cost of one more system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,8 +14,7 @@ use units::Nanos;
 
 use crate::sys;
 
-/// The maximum number of events taken from the kernel at once. The rest wait for the next turn, in which they come
-/// first.
+/// The maximum number of events taken from the kernel at once. The rest are handled first in the next turn.
 const EVENTS_PER_TURN_MAX: usize = 512;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -29,7 +29,7 @@ pub struct Poll {
     reports: u64,
     /// The reason why `epoll_pwait2` is not used, if it is not.
     refusal: Option<Errno>,
-    /// The room for the kernel's events where it is not used; otherwise empty.
+    /// Room for the kernel's events if `epoll_pwait2` is not used; otherwise empty.
     events: Vec<sys::EpollEvent>,
 }
 
@@ -70,8 +70,8 @@ impl Poll {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Waits until something is ready, for at most `timeout`, or without limit if it is `None`. A signal ends the wait
-    /// too. Returns at once while something that was ready before has not been taken.
+    /// Waits until something is ready, for at most `timeout`, or without limit if that is `None`. A signal also ends
+    /// the wait. Returns immediately if something that became ready earlier has not been taken.
     pub fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
         if self.left() > 0 {
             return Ok(());
@@ -108,17 +108,17 @@ impl Poll {
         })
     }
 
-    /// The number of ready descriptors that were not taken yet.
+    /// The number of ready descriptors that have not been taken yet.
     pub fn left(&self) -> usize {
         self.ready.len() - self.taken
     }
 
-    /// Returns true if the descriptor with this token is ready and was not taken yet.
+    /// Returns true if the descriptor with this token is ready and has not been taken yet.
     pub fn is_left(&self, token: u64) -> bool {
         self.ready[self.taken..].iter().any(|ready| ready.token == token)
     }
 
-    /// The number of times that the kernel has reported everything that was ready.
+    /// The number of times that the kernel has reported all ready descriptors.
     pub fn reports(&self) -> u64 {
         self.reports
     }

@@ -2,8 +2,9 @@
 //! seccomp filter for system calls. Neither needs a privilege, neither can be undone, and a kernel that has only one of
 //! them still provides that one.
 //!
-//! Both apply to a thread and are inherited, so this runs before there is another thread. System calls are refused by a list of dangerous ones: the calls made by the allocator, the threads and the TLS library of
-//! another build are not known, and a server that ends at an unknown call is worse than one that fails at a known one.
+//! Both apply to a thread and are inherited, so this runs before there is another thread. System calls are refused by a
+//! list of dangerous ones: the calls made by the allocator, the threads and the TLS library of another build are not
+//! known, and a server that ends at an unknown call is worse than one that fails at a known one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,18 +21,18 @@ use seccompiler::{
     sock_filter,
 };
 
-/// The newest ABI requested; the crate leaves out what an older kernel does not support.
+/// The newest Landlock ABI that is requested. The crate leaves out what an older kernel does not support.
 const KNOWN: ABI = ABI::V6;
 
-/// The folders whose files the process may access.
+/// The folders that the process may access.
 #[derive(Debug, Default)]
 pub struct Reach {
     pub reads: Vec<PathBuf>,
     pub writes: Vec<PathBuf>,
 }
 
-/// Returns the folder of a file, in which it may be replaced, and the folder of its target if it is a symlink. Anything
-/// but a regular file, such as `/dev/null`, is returned itself.
+/// Returns the folder of a file, in which the file may be replaced, and the folder of its target if it is a symlink.
+/// Anything but a regular file, such as `/dev/null`, is itself returned.
 pub fn folders_of(file: &Path) -> Vec<PathBuf> {
     if file.metadata().is_ok_and(|found| !found.is_file()) {
         return vec![file.into()];
@@ -51,15 +52,15 @@ pub fn below_root(folder: &Path) -> Option<PathBuf> {
 /// The oldest ABI that restricts TCP connections (Linux 6.7).
 const OF_CONNECTIONS: ABI = ABI::V4;
 
-/// Rights that the kernel grants under a restriction of files, and that no file shows.
+/// Rights that remain under a restriction of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// TCP connections to other programs.
+    /// True if TCP connections to other programs are permitted.
     pub connects: bool,
 }
 
-/// Restricts access to files. Returns what else is granted, or `None` if the kernel has no Landlock. `connects` allows
-/// TCP connections to upstreams. Paths that do not exist or cannot be opened remain inaccessible.
+/// Restricts access to files. Returns the other rights that remain; `None` if the kernel has no Landlock. `connects`
+/// permits TCP connections to upstreams. Paths that do not exist or cannot be opened remain inaccessible.
 pub fn restrict_files(reach: &Reach, connects: bool) -> Result<Option<Granted>, String> {
     let restricted = || -> Result<Option<Granted>, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
@@ -87,12 +88,12 @@ fn allow(ruleset: &mut landlock::RulesetCreated, path: &Path, access: BitFlags<A
     let _ = ruleset.add_rule(PathBeneath::new(opened, access));
 }
 
-/// Newer forms of calls that are refused below, by their numbers, which are the same on every processor: fchmodat2
-/// (Linux 6.6), setxattrat and removexattrat (6.13), open_tree_attr (6.15), file_setattr (6.17). The C library does not
-/// define all of them.
+/// Newer variants of the refused calls, by number, because the C library does not define all of them. The numbers are
+/// the same on every processor: fchmodat2 (Linux 6.6), setxattrat and removexattrat (6.13), open_tree_attr (6.15),
+/// file_setattr (6.17).
 const REFUSED_BY_NUMBER: [libc::c_long; 5] = [452, 463, 466, 467, 469];
 
-/// Calls that a file server never makes, but an attacker who has taken it over might.
+/// Calls that a file server never makes, but that an attacker who controls it might.
 #[rustfmt::skip]
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_bpf,
@@ -129,7 +130,8 @@ const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_kexec_file_load,
 ];
 
-/// The socket families in use: TCP and UDP, the service manager and `weir reload`, the interface's queue.
+/// The socket families in use: for TCP and UDP, for the service manager and `weir reload`, and for reading the
+/// interface's queue.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWUSER,
@@ -142,14 +144,14 @@ const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// Makes the kernel refuse these calls to this thread and those that it starts.
+/// Makes the kernel refuse these calls for this thread and the threads that it starts.
 pub fn refuse_calls() -> Result<(), String> {
     let refused =
         || -> Result<(), Box<dyn Error>> { programs()?.iter().try_for_each(|program| Ok(apply_filter(program)?)) };
     refused().map_err(|error| error.to_string())
 }
 
-/// The filters: the calls of the first appear not to exist (ENOSYS), those of the second are forbidden (EPERM).
+/// Returns two filters: calls in the first appear not to exist (ENOSYS), those in the second are forbidden (EPERM).
 fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
     let refused = REFUSED.iter().chain(&REFUSED_BY_NUMBER);
     let mut calls: BTreeMap<_, _> = refused.map(|&call| (call, Vec::new())).collect();
@@ -169,8 +171,9 @@ fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
     Ok([unknown, program(calls, libc::EPERM)?])
 }
 
-/// The beginning of a filter that makes x32 calls, the second set of call numbers on x86-64 (each has this bit), appear
-/// not to exist: under those numbers a call would not be recognised. The rest of the filter handles the other calls.
+/// Returns the start of a filter that makes x32 calls appear not to exist. They are a second set of call numbers on
+/// x86-64, each with this bit, and would not be recognised under those numbers. The rest of the filter handles the
+/// other calls.
 fn x32_is_unknown() -> BpfProgram {
     const BIT: u32 = 1 << 30;
     const NUMBER_AT: u32 = 0;

@@ -1,10 +1,11 @@
-//! Counts of failures with clients and files. Each kind has its own line in the error log, which is written rarely.
+//! Counts failures of clients and files. Each kind of failure has its own line in the error log, which is written at
+//! limited intervals.
 
 use std::fmt::Display;
 
 use units::Nanos;
 
-/// The minimum interval between two log lines of one kind.
+/// The minimum interval between two log lines of the same kind.
 const LOG_EVERY: Nanos = Nanos::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum Kind {
     Memory,
     /// New connections that have to wait because memory is short.
     Newcomers,
-    /// Responses whose readers are too slow.
+    /// Responses that were ended because their readers are too slow.
     Stalled,
     /// Files that cannot be read or that became shorter.
     Unreadable,
@@ -45,7 +46,7 @@ impl Kind {
     }
 }
 
-/// The beginning of each kind's line, in the order in which the kinds are logged.
+/// The start of each kind's line, in the order in which the kinds are logged.
 const BEGINNINGS: [(Kind, &str); 15] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
@@ -69,7 +70,7 @@ pub struct Failures {
     by_kind: [Count; BEGINNINGS.len()],
 }
 
-/// The failures of one kind since it was last logged.
+/// The failures of one kind since the kind was last logged.
 #[derive(Debug, Default)]
 struct Count {
     count: u64,

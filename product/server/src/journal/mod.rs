@@ -1,4 +1,4 @@
-//! The records of an event loop: the end of each response, in the access log and for the objective of its class, and
+//! The records of an event loop: each response's end, in the access log and for the objective of its class, and the
 //! lines of the error log.
 
 mod error_lines;
@@ -30,37 +30,38 @@ pub use status::{Sources, sending};
 
 pub struct Journal {
     log: AccessLog,
-    /// The time at which the access log must be flushed next.
+    /// The latest time for the next flush of the access log.
     flush_at: Option<Nanos>,
-    /// The objectives' counts of each configured class; `None` if no classes are configured.
+    /// The counts for the objective of each configured class; `None` if no classes are configured.
     objectives: Option<Box<Book>>,
-    /// The metrics; `None` if they are off.
+    /// The metrics; `None` if they are disabled.
     metrics: Option<Box<Metrics>>,
     status_channel: Arc<StatusChannel>,
     failures: Failures,
-    /// The most wire bytes that were reported: a refund of the ledger must not let a counter fall.
+    /// The maximum number of wire bytes reported so far. Because of it, a refund in the ledger cannot make a counter
+    /// fall.
     wire_bytes: u64,
 }
 
-/// The parts of an access log line that are not stored with the request.
+/// The data for an access log line that is not stored with the request.
 pub struct Context<'c> {
     pub remote: IpAddr,
     pub connection_reused: bool,
     pub class: Option<&'c str>,
     pub ahead_bytes: Option<u64>,
-    /// The reason why the connection ended, if the line is about that.
+    /// The reason why the connection ended, if the line is about a connection.
     pub broken: Option<&'c str>,
 }
 
 impl Journal {
-    /// Creates a journal; `assigned` holds the configured classes.
+    /// Creates a journal. `assigned` has the configured classes.
     pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
         let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
         let (metrics, failures, wire_bytes) = (None, Failures::default(), 0);
         Journal { log, flush_at: None, objectives, metrics, status_channel, failures, wire_bytes }
     }
 
-    /// Also counts the responses of the given sites for the metrics.
+    /// Also counts responses of these sites for the metrics.
     pub fn with_metrics<'a>(self, sites: impl Iterator<Item = &'a str>) -> Journal {
         let mut metrics = Box::<Metrics>::default();
         metrics.replace_sites(sites);
@@ -72,7 +73,7 @@ impl Journal {
         self.log.error(&text.to_string());
     }
 
-    /// Records a failure of a client or a file. Many failures of one kind become a few lines.
+    /// Records a failure of a client or a file. Many failures of one kind result in a few lines.
     pub fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
         self.failures.add(kind, what);
         self.log_failures(now);
@@ -83,8 +84,8 @@ impl Journal {
         self.failures.lines(now).for_each(|line| self.log.error(&line));
     }
 
-    /// Returns the data to keep of a request until its response has ended, if a log, the objectives or the metrics need
-    /// it. The version is major and minor. `site` is the index among the sites in force.
+    /// Returns the data about a request to keep until its response has ended, if a log, the objectives or the metrics
+    /// need it. The version is major and minor. `site` is the index among the current sites.
     pub fn begin(
         &self,
         now: Nanos,
@@ -103,7 +104,7 @@ impl Journal {
         Some(Box::new(line))
     }
 
-    /// Returns the data of a refused request, if a log or the metrics need it. No objective counts it.
+    /// Returns the data about a refused request, if a log or the metrics need it. It does not count for objectives.
     pub fn refused(
         &self,
         now: Nanos,
@@ -116,14 +117,15 @@ impl Journal {
         }
     }
 
-    /// Replaces the sites in force, in the order of their indices.
+    /// Replaces the current sites, in the order of their indices.
     pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         if let Some(metrics) = &mut self.metrics {
             metrics.replace_sites(names);
         }
     }
 
-    /// Counts the bytes of a response in flight that are not counted yet. `sent_bytes` is the total sent so far.
+    /// Counts the bytes of a response in progress that have not been counted yet. `sent_bytes` is the total sent so
+    /// far.
     pub fn count_sent(&mut self, class: u16, line: &mut LogEntry, sent_bytes: u64) {
         let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if more_bytes == 0 {
@@ -138,7 +140,7 @@ impl Journal {
         }
     }
 
-    /// Counts a response that has ended, also for the objectives. `clock` is read if it ended just now.
+    /// Counts a response that has ended, also for the objectives. `clock` is read if it has ended just now.
     pub fn count(&mut self, now: Nanos, class: u16, line: &LogEntry, ending: &ResponseEnd, clock: impl Fn() -> Nanos) {
         let (ended_at, cut) = ending.measured();
         let took = ended_at.unwrap_or_else(clock) - line.arrived_at;
@@ -156,7 +158,7 @@ impl Journal {
         objectives.count(now, class, &ended);
     }
 
-    /// Writes the access log line of a response that has ended, if its site has a log. `clock` is the current time on
+    /// Writes the access log line of a response that has ended, if its site has a log. `clock` is the current time, on
     /// the loop's clock and since 1970.
     pub fn write(&mut self, clock: (Nanos, Duration), line: &LogEntry, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
@@ -203,8 +205,8 @@ impl Journal {
         [self.flush_at, due].into_iter().flatten().min()
     }
 
-    /// Publishes the rate found for the line, which a thread keeps across restarts. A configured maximum is not
-    /// published, because the next start may have another.
+    /// Publishes the rate found for the line, which a thread stores across restarts. A configured maximum is not
+    /// published, because it may differ at the next start.
     pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
         if let Some(found) = found(now, link.line(now)) {
             self.leave_rate(found);
@@ -215,7 +217,7 @@ impl Journal {
         self.status_channel.leave(found);
     }
 
-    /// Answers a pending query for the learned data of routes.
+    /// Answers a pending query for the data learned about routes.
     pub fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
     }
@@ -230,7 +232,7 @@ impl Journal {
         self.status_channel.responses.answer(responses);
     }
 
-    /// Returns the site of a response. Empty without metrics, or if the response has no site.
+    /// Returns the site of a response; empty if metrics are disabled or the response has no site.
     pub fn site_name(&self, line: &LogEntry) -> &str {
         self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
@@ -253,8 +255,8 @@ impl Journal {
     }
 }
 
-/// Returns the labels under which a response is counted. While its final size is unknown, the size label is that of the
-/// bytes known so far.
+/// Returns the labels under which a response is counted. As long as its final size is unknown, the size label is based
+/// on the bytes known so far.
 fn labels(class: u16, line: &LogEntry) -> Labels {
     let size = size_class(line.bytes().max(line.counted_bytes));
     Labels { site: line.site, class, protocol: line.protocol(), size, status: (line.status / 100) as u8 }
@@ -262,18 +264,18 @@ fn labels(class: u16, line: &LogEntry) -> Labels {
 
 #[cfg(test)]
 impl Journal {
-    /// The metrics; they are switched on by the first call.
+    /// Returns the metrics; the first call enables them.
     pub fn metrics(&mut self) -> &Metrics {
         self.metrics.get_or_insert_default()
     }
 
-    /// Sends its lines to another log.
+    /// Writes later lines to another log.
     pub fn replace_log(&mut self, log: AccessLog) {
         self.log = log;
     }
 }
 
-/// Returns the rate that was found for a line, unless it is the configured maximum.
+/// Returns the rate that was found for a line, unless it equals the configured maximum.
 fn found(now: Nanos, line: Option<Line>) -> Option<Found> {
     match line {
         Some(Line::Found(LineStatus { rate: Some(rate), age, limit, .. })) if limit != Limit::Ceiling => {
@@ -346,7 +348,8 @@ mod tests {
         assert_eq!(class.objective.unwrap().total.missed, 2, "one that was cut missed it too");
     }
 
-    /// The ledger takes back bytes that a closed connection left unsent, and a counter that falls is one that began again.
+    /// The ledger takes back bytes that a closed connection left unsent, and a counter that falls is one that began
+    /// again.
     #[test]
     fn the_wire_bytes_never_fall() {
         let (mut journal, status_channel, _threads) = journal(None);

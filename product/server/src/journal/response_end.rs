@@ -1,4 +1,4 @@
-//! The end of a response, as the access log records it. Each response is logged once, however it ends. Without a log
+//! The end of a response, as recorded in the access log. Each response is logged once, however it ends. Without a log
 //! and without classes, small responses that are sent together also end together, and nothing is stored about them.
 
 use std::time::Duration;
@@ -19,17 +19,17 @@ pub const UNANSWERED_STATUS: u16 = 499;
 /// The status of a client whose request did not arrive in time (RFC 9110 section 15.5.9).
 pub const LATE_STATUS: u16 = 408;
 
-/// The end of a response: how far it got, and when. An instant that was not recorded is the report's.
+/// The end of a response: how far it got, and when. A time that was not recorded is the time of the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseEnd {
-    /// The bytes sent, head included, and the way in which the response ended, if it was cut.
+    /// The bytes sent including the head, and the outcome, if the response was cut off.
     cut: Option<(u64, Outcome)>,
     first_byte_at: Option<Nanos>,
     at: Option<Nanos>,
 }
 
 impl ResponseEnd {
-    /// Returns the end of a complete response that ended just now.
+    /// Returns the end of a complete response, now.
     pub fn now() -> ResponseEnd {
         ResponseEnd::default()
     }
@@ -39,7 +39,7 @@ impl ResponseEnd {
         ResponseEnd { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
     }
 
-    /// Returns the same end, cut after `sent_bytes`.
+    /// Returns the same end, cut off after `sent_bytes`.
     pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> ResponseEnd {
         ResponseEnd { cut: Some((sent_bytes, outcome)), ..self }
     }
@@ -49,7 +49,7 @@ impl ResponseEnd {
         self.cut.map(|(_, outcome)| outcome)
     }
 
-    /// Returns the time at which it ended, if recorded, and the bytes sent, if it was cut.
+    /// Returns the time of the end, if recorded, and the bytes sent, if the response was cut off.
     pub fn measured(&self) -> (Option<Nanos>, Option<u64>) {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
@@ -80,7 +80,8 @@ impl ResponseEnd {
     }
 }
 
-/// Classifies the end of a failed response. A response that was cut because the server stops is incomplete, not reset.
+/// Classifies the end of a failed response. If the response was cut off because the server stops, it is incomplete and
+/// not reset.
 pub fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
         Failure::Truncated { .. }

@@ -1,5 +1,5 @@
-//! The responses in flight, for an operator's status request: those being sent, and those that still wait for a file or
-//! an upstream. The cost is proportional to their number; idle connections cost nothing.
+//! The responses in progress, for an operator's status request: those being sent, and those that still wait for a file
+//! or an upstream. The cost is proportional to their number; idle connections cost nothing.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -14,7 +14,8 @@ use crate::net::Socket;
 use crate::objectives::{self, RESPONSES_MAX, ResponseStatus, ResponsesStatus, SortKey, sort_key};
 use crate::send::{self, Link, Transmitter, UnderWay, WaitsFor};
 
-/// The maximum number of responses of each kind examined in one turn, which takes about 3 ms. Others are not reported.
+/// The maximum number of responses of each kind that are examined per turn, which takes about 3 ms. Others are not
+/// reported.
 const LOOKS_MAX: usize = 1 << 14;
 
 /// A response that may be reported: its rank and its data.
@@ -52,7 +53,7 @@ impl First {
     }
 }
 
-/// The parts of an event loop that hold data about responses.
+/// The parts of an event loop with data about responses.
 pub struct Sources<'l, S> {
     pub transmitter: &'l Transmitter,
     pub connections: &'l Connections<S>,
@@ -61,8 +62,8 @@ pub struct Sources<'l, S> {
 }
 
 impl<S: Socket> Sources<'_, S> {
-    /// Returns the responses in flight of this event loop. `unanswered` are the exchanges that wait for upstreams, each
-    /// with the time at which its wait began.
+    /// Returns the responses in progress in this event loop. `unanswered` has the exchanges that wait for upstreams,
+    /// each with the time since which it has waited.
     pub fn responses(&self, now: Nanos, unanswered: impl Iterator<Item = (ExchangeId, Nanos)>) -> ResponsesStatus {
         let (mut status, mut first) = (ResponsesStatus::default(), First::default());
         for job in send::under_way(self.transmitter, now, LOOKS_MAX) {
@@ -81,7 +82,7 @@ impl<S: Socket> Sources<'_, S> {
         status
     }
 
-    /// Returns the status of a candidate. `None` if its connection is closed.
+    /// Returns the status of a candidate; `None` if its connection is closed.
     fn told(&self, candidate: &Candidate) -> Option<ResponseStatus> {
         let (conn, exchange) = self.connections.resolve(candidate.exchange)?;
         let line = exchange.line.as_deref();
@@ -110,7 +111,7 @@ fn requested(exchange: &Exchange) -> Option<[Vec<u8>; 2]> {
     Some([requested.method, requested.target].map(<[u8]>::to_vec))
 }
 
-/// Counts the responses being sent, by class, for their objectives. Includes responses that wait for a disk.
+/// Counts, by class, the responses being sent, for the objectives. Includes responses that wait for a disk.
 pub fn sending(now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> BTreeMap<u16, objectives::UnderWay> {
     let mut classes: BTreeMap<u16, objectives::UnderWay> = BTreeMap::new();
     for exchange in connections.iter().flat_map(|(_, conn)| conn.protocol.exchanges()) {

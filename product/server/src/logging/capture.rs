@@ -1,4 +1,4 @@
-//! Captures text that is written to standard error, for tests.
+//! Captures text written to standard error, for tests.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! Formats one response as one line: the combined format that every log tool reads, or JSON, which has more fields.
 //!
-//! Much of a line is chosen by the peer. Nothing that a peer sends may end the line, end a quoted field, reach a
-//! terminal as a control sequence or change the order in which it shows text: combined writes such bytes as `\xHH`, as
-//! nginx does; JSON uses its own escapes. Formatting is done by hand because it costs time on every request.
+//! Peers choose much of a line. Nothing that a peer sends may end the line, end a quoted field, reach a terminal as a
+//! control sequence or change the order in which text is displayed: the combined format writes such bytes as `\xHH`, as
+//! nginx does; JSON uses its own escapes. Formatting is hand-written because every request pays for it.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use units::Nanos;
 /// The format of a line. docs/weirlab.md lists the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `remote - user [time] "request" status bytes "referer" "user agent"`, times in UTC.
+    /// The combined format: `remote - user [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
-    /// An object a line: the time in UTC with nanoseconds, durations in milliseconds.
+    /// JSON: one object per line, the time in UTC with nanoseconds, durations in milliseconds.
     Json,
 }
 
@@ -29,13 +29,13 @@ pub struct Entry<'a> {
     pub times: Times,
     /// The way in which the response ended; JSON only.
     pub outcome: Outcome,
-    /// The reason why the request was refused, or the connection ended; JSON only.
+    /// The reason why the request was refused or the connection ended; JSON only.
     pub reason: Option<&'a str>,
     /// True if the connection had carried a response before; JSON only.
     pub connection_reused: bool,
-    /// The name of its class, if there are classes; JSON only.
+    /// The name of the response's class, if there are classes; JSON only.
     pub class: Option<&'a str>,
-    /// The part of the upstream that answered, if one did; JSON only.
+    /// Data about the upstream that answered, if one did; JSON only.
     pub passed_on: Option<PassedOn<'a>>,
     /// The bytes that the client has received beyond its share of the link, if clients share it; JSON only.
     pub ahead_bytes: Option<u64>,
@@ -44,9 +44,9 @@ pub struct Entry<'a> {
 /// The logged parts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Requested<'a> {
-    /// Empty if no request line was received.
+    /// The method; empty if no request line was received.
     pub method: &'a [u8],
-    /// The target as received, with the query; without a method, what was received instead of a request line.
+    /// The target as received, with the query. Without a method, the bytes received instead of a request line.
     pub target: &'a [u8],
     /// The HTTP version, major and minor.
     pub version: (u8, u8),
@@ -54,7 +54,7 @@ pub struct Requested<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The requested authority, with its port if it has one; JSON only.
     pub host: Option<&'a [u8]>,
-    /// The user name in the request. With status 401 the password was wrong.
+    /// The user name in the request. If the status is 401, the password was wrong.
     pub user: Option<&'a [u8]>,
 }
 
@@ -63,27 +63,28 @@ pub struct Requested<'a> {
 pub struct PassedOn<'a> {
     /// The upstream's address.
     pub upstream: &'a str,
-    /// The time for which the request waited for a connection slot at the upstream.
+    /// The time for which the request waited for a slot at the upstream.
     pub queue: Option<Nanos>,
-    /// The time from then until a new connection accepted its first byte. `None` if an idle connection was used.
+    /// The time from then until a new connection accepted the first byte of the request; `None` if an idle connection
+    /// was used.
     pub connect: Option<Nanos>,
-    /// The time from the end of that wait to the first byte of the response.
+    /// The time from then until the first byte of the response.
     pub first_byte: Option<Nanos>,
-    /// The time from the arrival of the response to its first byte on the link.
+    /// The time from the arrival of the response until its first byte was sent on the link.
     pub link: Option<Nanos>,
     pub size_from: Option<SizeFrom>,
-    /// The median size of earlier responses of its route.
+    /// The median size of earlier responses on the same route.
     pub predicted_bytes: Option<u64>,
-    /// The rank of its size among those responses, from 0 to 1.
+    /// The rank of the response's size among those, from 0 to 1.
     pub quantile: Option<f64>,
     /// The bytes that were written to a spool file.
     pub spooled_bytes: u64,
 }
 
-/// The source of the size by which a response was ordered at its beginning.
+/// The source of the size by which a response was ordered when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeFrom {
-    /// The head gave the length, or showed that there is no body.
+    /// The head gave the length, or implied that there is no body.
     Length,
     /// The whole response was already buffered.
     Buffer,
@@ -106,7 +107,7 @@ impl SizeFrom {
 /// The byte counts of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// The intended length of the body; JSON only.
+    /// The full length of the body, even if not all of it was sent; JSON only.
     pub size: u64,
     /// The bytes of the head that the kernel took; JSON only.
     pub head: u64,
@@ -127,17 +128,18 @@ pub struct Times {
     pub response: Nanos,
 }
 
-/// The way in which a response ended.
+/// The outcome of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The kernel accepted all of it.
+    /// The kernel accepted the whole response.
     Complete,
     /// The server stopped first.
     Incomplete,
-    /// The stream or connection ended first: the client closed it, the network failed, the client read too slowly, or
+    /// The stream or connection ended first: the client closed it, the network failed, or the client read too slowly or
     /// broke a rule.
     Reset,
-    /// The client left while the response was being made: before it began (status 499), or while its upstream sent it.
+    /// The client disconnected while the response was being made: before it began (status 499), or while its upstream
+    /// was sending it.
     Aborted,
     /// The file could not be read to its end.
     Wrong,
@@ -155,7 +157,7 @@ impl Outcome {
     }
 }
 
-/// Writes lines of one format; caches the formatted time of the last second.
+/// Writes lines of one format, and caches the formatted time of the last second.
 #[derive(Debug, Clone)]
 pub(super) struct Formatter {
     format: Format,
@@ -214,7 +216,8 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
-/// Writes the name of a user, or `-` without one. The field has no quotes, so a space in the name is written as `\x20`.
+/// Writes the name of a user, or `-` if there is none. The field has no quotes, so a space in the name is written as
+/// `\x20`.
 fn user_combined(out: &mut Vec<u8>, user: Option<&[u8]>) {
     let Some(user) = user.filter(|user| !user.is_empty()) else { return out.push(b'-') };
     for (nth, part) in user.split(|byte| *byte == b' ').enumerate() {
@@ -225,7 +228,7 @@ fn user_combined(out: &mut Vec<u8>, user: Option<&[u8]>) {
     }
 }
 
-/// Writes `HTTP/1.1`, the name that metrics use too ([`crate::metrics::protocol_name`]).
+/// Writes `HTTP/1.1`, the name that metrics also use ([`crate::metrics::protocol_name`]).
 fn protocol(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
     out.extend_from_slice(b"HTTP/");
     number(out, major.into());
@@ -345,7 +348,7 @@ fn json_milliseconds(out: &mut Vec<u8>, name: &str, time: Nanos) {
     decimals(out, (time.0 % 1_000_000) as u32, 100_000);
 }
 
-/// Writes the digits of a fraction, from the digit worth `unit` down to the ones.
+/// Writes the digits of a fraction, from the digit with the value `unit` down to the ones.
 fn decimals(out: &mut Vec<u8>, fraction: u32, mut unit: u32) {
     while unit > 0 {
         out.push(b'0' + (fraction / unit % 10) as u8);
@@ -360,7 +363,7 @@ fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes printable ASCII unchanged, and everything else, the quote and the backslash as `\xHH`.
+/// Writes printable ASCII unchanged, and everything else, including quotes and backslashes, as `\xHH`.
 fn escape_combined(out: &mut Vec<u8>, mut text: &[u8]) {
     loop {
         let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
@@ -400,7 +403,7 @@ fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns true if a character is displayed as itself everywhere. It is not a control character, does not change the
+/// Returns true if a character is displayed as itself everywhere: it is not a control character, does not change the
 /// order of other characters (U+202E), does not end a line (U+2028) and is not invisible (U+200B). Rust's own escapes
 /// cover these.
 fn is_shown(c: char) -> bool {
@@ -431,8 +434,8 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Formats a time from the fields of the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT`, which are at fixed positions. The
-/// HTTP date has done the calendar arithmetic.
+/// Formats a time, given the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT`, whose fields are at fixed positions, so that no
+/// calendar arithmetic is needed.
 fn time(format: Format, unix_s: u64) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).unwrap_or(UNIX_EPOCH);
     let date = http::HttpDate::new(at);

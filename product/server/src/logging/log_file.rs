@@ -1,5 +1,5 @@
 //! A log file whose disk may fail. A failure is reported once, and the lines lost until writing works again are
-//! counted. A line that was cut short is ended before the next begins.
+//! counted. A line that was written in part is ended before the next one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -17,7 +17,7 @@ use crate::stderr;
 pub struct Output {
     /// The open file. `None` while it is closed; the next write opens it by its name.
     pub file: Option<File>,
-    /// The path of the file. `None` for standard output, which cannot be reopened.
+    /// The path of the file; `None` for standard output, which cannot be reopened.
     pub path: Option<PathBuf>,
     /// True if opening the file created it.
     pub is_made: bool,
@@ -26,7 +26,7 @@ pub struct Output {
 /// Reports problems as lines on standard error. If standard error fails too, the lines are lost.
 pub struct Complaints {
     pub to: Box<dyn Write + Send>,
-    /// True if access is confined to the folders named at the start.
+    /// True if access is confined to folders that were determined at the start.
     pub is_sandboxed: bool,
 }
 
@@ -35,8 +35,8 @@ impl Complaints {
         let _ = self.to.write_all(stderr::line(text).as_bytes());
     }
 
-    /// Describes the error of opening a file. Mentions the sandbox if it may be the reason, because another folder has
-    /// replaced the one named at the start.
+    /// Describes the error of opening a file. Mentions the sandbox if another folder may have replaced the one
+    /// determined at the start.
     fn explained(&self, error: &io::Error) -> String {
         let may_be = self.is_sandboxed && error.kind() == ErrorKind::PermissionDenied;
         let why = if may_be { OUT_OF_REACH } else { "" };
@@ -50,14 +50,14 @@ const OUT_OF_REACH: &str =
 #[derive(Debug)]
 pub struct Sink {
     pub output: Output,
-    /// The number of lines lost since writing began to fail. `None` while writing works.
+    /// The number of lines lost since writing began to fail; `None` while writing works.
     failing: Option<u64>,
     /// True if the last write stopped inside a line.
     torn: bool,
 }
 
 impl Output {
-    /// Opens a file, creating it if missing. Without a path, opens standard output.
+    /// Opens a file, creating it if it is missing. Without a path, opens standard output.
     pub fn open(path: Option<&Path>) -> io::Result<Output> {
         match path {
             Some(path) => {
@@ -71,7 +71,7 @@ impl Output {
         }
     }
 
-    /// Returns true if the file can be closed and reopened without loss, which excludes pipes and terminals.
+    /// Returns true if the file can be closed and reopened without loss, unlike pipes and terminals.
     pub fn is_closable(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Err(ErrorKind::NotConnected.into()) };
         Ok(file.metadata()?.is_file() && self.path.is_some())
@@ -81,7 +81,7 @@ impl Output {
         self.path.as_ref().map_or("standard output".into(), |path| path.display().to_string())
     }
 
-    /// Returns the number of bytes written, and the error if these are not all.
+    /// Returns the number of bytes written, and the error if not all were.
     fn write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         if let Err(error) = self.open_again() {
             return (0, Err(error));
@@ -107,11 +107,11 @@ impl Output {
     }
 }
 
-/// The mode of a new log, whatever the umask allows beyond it: it has addresses of clients and names of users.
+/// The mode of a new log, regardless of the umask: it contains addresses of clients and names of users.
 const MODE: u32 = 0o640;
 
-/// Opens a file for appending, without blocking: a pipe without a reader is an error instead of a wait. Also returns
-/// whether the file was created.
+/// Opens a file for appending, without blocking: a pipe without a reader is an error. Also returns whether the file was
+/// created.
 fn append_to(path: &Path) -> io::Result<(File, bool)> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = File::options();
@@ -155,13 +155,14 @@ impl Sink {
         (self.output.file, self.output.path) = (None, None);
     }
 
-    /// Returns false if there are too many open files.
+    /// Returns false if too many files are open.
     pub fn has_descriptor(&mut self) -> bool {
         let opened = self.output.open_again();
         !opened.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)))
     }
 
-    /// Reopens the file by its name. Returns false if that failed and the old file is kept, or if there is no name.
+    /// Reopens the file by its name. Returns false if there is no name, or if reopening failed and the old file is
+    /// kept.
     pub fn reopen(&mut self, complaints: &mut Complaints) -> bool {
         let Some(path) = &self.output.path else { return false };
         match append_to(path) {

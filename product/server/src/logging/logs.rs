@@ -20,7 +20,7 @@ use crate::threads::Threads;
 #[derive(Debug)]
 pub struct Logs {
     queue: Queue,
-    /// A channel that is disconnected when the thread has ended.
+    /// A channel that is disconnected once the thread has ended.
     ended: Receiver<()>,
     known: Mutex<HashMap<Arc<LogConfig>, Weak<Log>>>,
     /// The logs whose files were created since [`Logs::keep_made`].
@@ -28,7 +28,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts the thread. `is_sandboxed` is true if access is confined to the folders named at the start.
+    /// Starts the thread. `is_sandboxed` is true if access is confined to folders that were determined at the start.
     pub fn start(threads: &Threads, is_sandboxed: bool) -> io::Result<Logs> {
         let (logs, writer, running) = Logs::with(Complaints { to: Box::new(io::stderr()), is_sandboxed });
         let main = move || {
@@ -40,8 +40,8 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Creates the logs, their writer, whose thread is yet to be started, and the sender that the thread must drop at
-    /// its end.
+    /// Creates the logs, their writer (whose thread has not been started), and the sender that the thread must drop
+    /// when it ends.
     pub(super) fn with(complaints: Complaints) -> (Logs, Writer, SyncSender<()>) {
         let (running, ended) = sync_channel(0);
         let (queue, writer) = Queue::with_writer(complaints);
@@ -58,7 +58,7 @@ impl Logs {
         AccessLog::new(self.queue.clone())
     }
 
-    /// Returns the log of this name and format, and opens it if it is not in use.
+    /// Returns the log of this name and format, opening it if it is not open already.
     pub fn open(&self, config: &LogConfig) -> io::Result<Arc<Log>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.get(config).and_then(Weak::upgrade) {
@@ -77,12 +77,12 @@ impl Logs {
         Ok(log)
     }
 
-    /// Confirms the files created so far.
+    /// Confirms the files created so far, so that they are kept.
     pub fn keep_made(&self) {
         self.made().clear();
     }
 
-    /// Removes the unconfirmed files that are still empty, because their sites did not come into force.
+    /// Removes unconfirmed files that are still empty, because their sites were not used after all.
     pub fn remove_made(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (config, log) in self.made().drain(..) {
@@ -103,7 +103,7 @@ impl Logs {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reopens the files by their names, as after a rotation. If that fails, the old file is kept.
+    /// Reopens the files by their names, for example after a rotation. If that fails, the old file is kept.
     pub fn reopen(&self) {
         self.queue.reopen();
     }
@@ -114,7 +114,7 @@ impl Logs {
         move || queue.reopen()
     }
 
-    /// Closes the files that no site names any more, once their last response has been logged.
+    /// Closes files that no site uses any more, once their last response has been logged.
     pub fn forget_unused(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, log| log.strong_count() > 0);
         self.queue.wake();
@@ -131,7 +131,7 @@ impl Logs {
     }
 }
 
-/// The writer of logs in tests, which runs without a thread.
+/// The writer of logs in tests. It runs without a thread.
 #[cfg(test)]
 pub struct Unthreaded {
     writer: Writer,
@@ -158,7 +158,7 @@ impl Unthreaded {
     }
 }
 
-/// A log together with the configuration by which its file was created.
+/// A log with the configuration for which its file was created.
 type Made = (Arc<LogConfig>, Weak<Log>);
 
 fn is_empty(path: &Path) -> bool {

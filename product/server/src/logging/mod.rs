@@ -33,11 +33,11 @@ pub use logs::Logs;
 pub use logs::Unthreaded;
 use writer::Queue;
 
-/// The total length at which lines are sent.
+/// The total length at which queued lines are sent.
 pub const FLUSH_BYTES: usize = 32 * 1024;
-/// The interval at which a worker sends its lines under load: 50 times a second, for a wake-up of about 5 µs each.
+/// The interval at which a worker sends its lines under load: 50 times a second, at about 5 µs per wake-up.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// The minimum change in the difference between the two clocks that shows that one of them was set.
+/// The minimum change of the difference between the two clocks from which one of them is assumed to have been set.
 const STEP_MIN: Duration = Duration::from_millis(1);
 /// The time for which a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -50,18 +50,18 @@ pub struct LogConfig {
     pub format: Format,
 }
 
-/// A log in use by sites, and by responses that began under one of them. A file written in two formats has two logs.
+/// A log that sites use, or responses that began under one of them. A file written in two formats has two logs.
 #[derive(Debug)]
 pub struct Log {
     config: Arc<LogConfig>,
-    /// The output, which after the start only the writing thread locks.
+    /// The output. After the start, only the writing thread locks it.
     sink: Mutex<Sink>,
     /// True if the file can be closed between two writes.
     is_closable: bool,
     queue: Queue,
-    /// The time of the last write, counted in batches of all logs.
+    /// The time of the last write, counted in batches over all logs.
     used: AtomicU64,
-    /// The number of lines dropped because the queue was full, and not reported yet.
+    /// The number of lines that were dropped because the queue was full, and not reported yet.
     lost: AtomicU64,
 }
 
@@ -73,12 +73,12 @@ struct Batch {
     lines: u64,
 }
 
-/// A worker's handle for all logs. A clone has its own buffers. Dropping it sends the remaining lines.
+/// A worker's handle to all logs. A clone has its own buffers. Dropping the handle sends the remaining lines.
 #[derive(Debug)]
 pub struct AccessLog {
     queue: Queue,
     formatters: [Formatter; 2],
-    /// The batches by the address of their log, which the batch keeps alive.
+    /// The batches, by the address of their log. A batch keeps its log alive.
     batches: HashMap<usize, Batch>,
     /// The total bytes of the batches.
     buffered: usize,
@@ -98,13 +98,13 @@ impl Log {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases logs; the thread that writes them closes the files that have no other user.
+    /// Releases logs. The thread that writes them closes the files that have no other users.
     pub fn release(logs: impl IntoIterator<Item = Arc<Log>>) {
         let queue = logs.into_iter().fold(None, |queue, log| queue.or_else(|| Some(log.queue.clone())));
         queue.inspect(Queue::wake);
     }
 
-    /// Returns the name for messages. It does not use the sink, which may be locked for as long as its disk takes.
+    /// Returns the name for messages. It does not access the sink, which may be locked for as long as a disk takes.
     fn name(&self) -> String {
         self.config.path.as_ref().map_or("on standard output".into(), |path| path.display().to_string())
     }
@@ -116,9 +116,9 @@ impl AccessLog {
         AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None, origin: Duration::ZERO }
     }
 
-    /// Converts an instant of the worker's clock to the time since 1970. The current time is `now` on the worker's
-    /// clock and `unix` since 1970. If a clock is set, the result follows. The delay between reading the two clocks is
-    /// ignored, so that instants keep their order.
+    /// Converts a time on the worker's clock to the time since 1970. The current time is `now` on the worker's clock,
+    /// and `unix` since 1970. If a clock is set, later results follow it. The delay between reading the two clocks is
+    /// ignored, so that times keep their order.
     pub fn unix_time(&mut self, at: Nanos, now: Nanos, unix: Duration) -> Duration {
         let origin = unix.saturating_sub(now.into());
         if origin.abs_diff(self.origin) > STEP_MIN {
@@ -140,8 +140,8 @@ impl AccessLog {
         }
     }
 
-    /// Sends the lines if they are due. Must be called once per turn of the loop. If lines are left, returns the latest
-    /// time for the next call.
+    /// Sends the lines if they are due. Must be called once per turn of the event loop. If lines are left, returns the
+    /// latest time for the next call.
     pub fn flush(&mut self, now: Nanos) -> Option<Nanos> {
         if self.buffered == 0 {
             return None;
@@ -155,8 +155,8 @@ impl AccessLog {
         None
     }
 
-    /// Writes `weir: text` to standard error, in one line whatever the text contains. The line is dropped and counted
-    /// if the thread cannot keep up.
+    /// Writes `weir: text` to standard error, as one line whatever the text contains. If the thread cannot keep up, the
+    /// line is dropped and counted.
     pub fn error(&self, text: &str) {
         self.queue.tell(text);
     }

@@ -1,7 +1,7 @@
 //! The thread that writes all logs, and error lines to standard error.
 //!
-//! The thread may wait for a disk or for the reader of a pipe; no other thread waits for it. Its queue is bounded in
-//! bytes: beyond the bound, lines are lost, counted and reported. Ten thousand sites have as many logs, so only the
+//! The thread may block on a disk or on the reader of a pipe; no other thread waits for it. Its queue is bounded in
+//! bytes: beyond the bound, lines are lost, counted and reported. Ten thousand sites may have as many logs, so only the
 //! most recently written files stay open, and the others are reopened by name.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -17,15 +17,15 @@ use super::{Batch, Log};
 /// takes about 10 µs.
 pub const OPEN_MAX: usize = 128;
 
-/// The maximum number of bytes queued for the thread: the lines of 100,000 requests/s for three seconds, at 200 bytes a
-/// line. Beyond it, lines are lost.
+/// The maximum bytes queued for the thread: the lines of 100,000 requests/s for three seconds, at 200 bytes per line.
+/// Beyond it, lines are lost.
 pub const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// The bytes counted for a batch or an error line in addition to its text.
 const MESSAGE_BYTES: usize = 128;
 
 /// The minimum interval between two reports of lost lines.
 const LOST_TOLD_EVERY: Duration = Duration::from_secs(1);
-/// The maximum number of logs named in a report; the others are counted.
+/// The maximum number of logs named in a report. Any others are only counted.
 const LOGS_NAMED_MAX: usize = 10;
 
 /// The queue to the thread.
@@ -42,7 +42,7 @@ enum Message {
     Error(String),
     /// Reopens each open log by its name.
     Reopen,
-    /// Closes the logs that have no user left.
+    /// Closes logs that have no users left.
     Wake,
     /// Writes everything that has been sent, then ends the thread.
     Stop,
@@ -53,7 +53,7 @@ struct Shared {
     queued_bytes: AtomicUsize,
     queued_bytes_max: AtomicUsize,
     open: Mutex<Vec<Arc<Log>>>,
-    /// The logs with lost lines that were not reported yet, each once.
+    /// Logs with lost lines that were not reported yet, each once.
     logs_lost: Mutex<Vec<Arc<Log>>>,
     /// The number of lost error lines that were not reported yet.
     errors_lost: AtomicU64,
@@ -70,7 +70,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Creates the queue and its writer, whose thread is yet to be started.
+    /// Creates the queue, and its writer, whose thread has not been started.
     pub fn with_writer(complaints: Complaints) -> (Queue, Writer) {
         let (messages, received) = mpsc::channel();
         let queued_bytes_max = AtomicUsize::new(QUEUED_BYTES_MAX);
@@ -84,7 +84,7 @@ impl Queue {
         self.shared.queued_bytes_max.store(bytes_max.min(QUEUED_BYTES_MAX), Relaxed);
     }
 
-    /// Sends batches, which are written together or lost together.
+    /// Sends batches, which are either all written or all lost.
     pub fn send(&self, batches: Vec<Batch>) {
         if self.reserve(bytes_of(&batches)) {
             // Sending fails only at the end of the process, when the writer is gone.
@@ -98,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Sends text for standard error, in one line whatever it contains.
+    /// Sends text for standard error, as one line whatever it contains.
     pub fn tell(&self, text: &str) {
         let line = one_line(text);
         if self.reserve(line.len() + MESSAGE_BYTES) {
@@ -118,7 +118,7 @@ impl Queue {
         has_room
     }
 
-    /// Keeps a newly opened log open if the number of open files allows it; otherwise closes it.
+    /// Keeps a newly opened log open if few enough files are open; otherwise closes it.
     pub fn adopt(&self, log: &Arc<Log>) {
         let mut open = self.shared.open();
         if open.len() < OPEN_MAX || !log.is_closable {
@@ -161,7 +161,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Runs until it receives [`Message::Stop`], or until all senders are dropped.
+    /// Runs until it receives [`Message::Stop`] or all senders are dropped.
     pub fn run(mut self) {
         loop {
             let message = if self.has_lost() {
@@ -246,7 +246,7 @@ impl Writer {
         }
     }
 
-    /// Drops the logs without users, whose last lines have been written.
+    /// Drops logs without users; their last lines have been written.
     fn close_unused(&self) {
         let unused: Vec<_> = self.shared.open().extract_if(.., |log| Arc::strong_count(log) == 1).collect();
         drop(unused);

@@ -1,4 +1,4 @@
-//! The memory of the machine, and the limits that cgroups set on it (proc(5), cgroups(7)).
+//! The memory of the machine, and the limits that cgroups impose (proc(5), cgroups(7)).
 
 use std::fs;
 use std::path::Path;
@@ -10,20 +10,20 @@ pub fn machine_bytes(root: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The memory of the machine by sysinfo(2), which works without /proc.
+/// Returns the memory of the machine according to sysinfo(2), which works without /proc.
 pub fn kernel_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(info.mem_unit.into())
 }
 
-/// The lowest limit of the process's own cgroup and those above it, in both cgroup versions. A limit that exceeds `u64`
-/// does not count; the caller ignores one above the memory of the machine.
+/// Returns the lowest limit of the process's cgroup and those above it, in both cgroup versions. A limit that exceeds
+/// `u64` is ignored; the caller ignores limits above the machine's memory.
 pub fn cgroup_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     text.lines().filter_map(|line| of_hierarchy(root, line)).min()
 }
 
-/// Reads the limit of one hierarchy. A line is `ID:CONTROLLERS:PATH`; cgroup v2 lists no controllers in it.
+/// Reads the limit of one hierarchy. A line is `ID:CONTROLLERS:PATH`; for cgroup v2 it lists no controllers.
 fn of_hierarchy(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?);

@@ -1,12 +1,12 @@
-//! The memory budget: how much the process may hold, and the shares of its parts.
+//! The memory budget: how much memory the process may use, and how it is divided.
 //!
-//! Workers share no counter of it: connections are spread evenly over them, and so is the memory for connections.
+//! Workers share no counter for it: connections are distributed evenly over them, and so is the memory for connections.
 
 mod host;
 
 use std::path::Path;
 
-/// The minimum budget: the program with its caches, and a few hundred connections.
+/// The minimum budget, which is enough for the program with its caches and a few hundred connections.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 /// The divisor of the default budget: half of the memory of the host or the cgroup. The rest is for the page cache,
 /// from which files are sent.
@@ -14,18 +14,18 @@ const DEFAULT_PART: u64 = 2;
 /// The minimum of the default budget.
 const DEFAULT_BYTES_MIN: u64 = 64 << 20;
 
-/// The memory of a server without connections (program, threads and tables): 8 to 9.3 MB are resident in a release
-/// build.
+/// The memory of a server without connections (program, threads and tables). In a release build, 8 to 9.3 MB are
+/// resident.
 const PROGRAM_BYTES: u64 = 12 << 20;
-/// The fractions of the budget for files in memory, for coded forms of files with their encoders, and for lines on
-/// their way to the logs; all have bounds of their own as well.
+/// The divisor of the budget that gives the part for files in memory. The next constants are those for coded forms of
+/// files with their encoders, and for lines on their way to the logs. All have limits of their own as well.
 const CACHES_PART: u64 = 8;
 const CODED_PART: u64 = 16;
 const LOGS_PART: u64 = 16;
-/// The fraction of the connections' memory for bytes that were read and are not sent yet.
+/// The divisor of the connections' memory that gives the part for bytes that were read and have not been sent.
 const READS_PART: u64 = 4;
 
-/// The fraction of the connections' memory that a verification of a password leaves them.
+/// The divisor of the connections' memory that gives the part left for them while a password is verified.
 const LEFT_BY_LOGINS_PART: u64 = 4;
 
 /// The maximum memory of the process.
@@ -41,12 +41,12 @@ pub enum Origin {
     Asked,
     /// A share of the memory of the machine.
     Machine,
-    /// A share of the memory that a cgroup allows the process, if that is less.
+    /// A share of the memory that a cgroup permits, if that is less than the machine's.
     Cgroup,
 }
 
 impl MemoryLimit {
-    /// The requested budget, or the default on this host.
+    /// Returns the requested budget, or the default on this host.
     pub fn new(asked: Option<u64>) -> MemoryLimit {
         match asked {
             Some(bytes) => MemoryLimit { bytes: bytes.max(MEMORY_BYTES_MIN), origin: Origin::Asked },
@@ -54,7 +54,8 @@ impl MemoryLimit {
         }
     }
 
-    /// The default budget. A systemd unit may hide /proc/meminfo (ProcSubset); the value of sysinfo(2) is used then.
+    /// Returns the default budget. A systemd unit may hide /proc/meminfo (ProcSubset); the value of sysinfo(2) is used
+    /// then.
     fn of_host(root: &Path, kernel: Option<u64>) -> MemoryLimit {
         let (machine, cgroup) = (host::machine_bytes(root).or(kernel), host::cgroup_bytes(root));
         let is_cgroup = cgroup.is_some_and(|cgroup| machine.is_none_or(|machine| cgroup < machine));
@@ -63,36 +64,36 @@ impl MemoryLimit {
         MemoryLimit { bytes: (whole / DEFAULT_PART).max(DEFAULT_BYTES_MIN), origin }
     }
 
-    /// The maximum for the files in memory and listings of each worker.
+    /// The maximum bytes of files in memory and listings, per worker.
     pub fn caches_bytes(&self, workers: usize) -> u64 {
         self.bytes / CACHES_PART / workers.max(1) as u64
     }
 
-    /// The maximum for coded forms of files, and for the encoders that make them.
+    /// The maximum bytes of coded forms of files, and of the encoders that make them.
     pub fn coded_bytes(&self) -> u64 {
         self.bytes / CODED_PART
     }
 
-    /// The maximum for lines on their way to the logs.
+    /// The maximum bytes of lines on their way to the logs.
     pub fn logs_bytes(&self) -> u64 {
         self.bytes / LOGS_PART
     }
 
-    /// The maximum for bytes of files that were read for connections and are not sent yet; a part of the connections'
-    /// memory.
+    /// The maximum bytes of files that were read for connections and have not been sent. It is a part of the
+    /// connections' memory.
     pub fn reads_bytes(&self) -> u64 {
         self.connections_bytes(0, 1) / READS_PART
     }
 
-    /// The maximum memory of each worker's connections while a password is verified, which takes `logins_bytes`. The
-    /// connections keep their minimum, since nobody is let in otherwise.
+    /// The maximum memory of connections, per worker, while a password is verified, which takes `logins_bytes`.
+    /// Connections keep their minimum, because otherwise no client would be admitted.
     pub fn connections_bytes(&self, logins_bytes: u64, workers: usize) -> u64 {
         let others = PROGRAM_BYTES + self.caches_bytes(1) + self.coded_bytes() + self.logs_bytes();
         let left = self.bytes - others;
         left.saturating_sub(logins_bytes).max(left / LEFT_BY_LOGINS_PART) / workers.max(1) as u64
     }
 
-    /// The line for the log if a verification of a password takes more than the connections leave it.
+    /// Returns a line for the log if verifying a password takes more memory than the connections leave for it.
     pub fn short_for_logins(&self, logins_bytes: u64) -> Option<String> {
         let left = self.connections_bytes(0, 1);
         let taken = left - left / LEFT_BY_LOGINS_PART;

@@ -1,8 +1,8 @@
-//! Metrics of an event loop's responses: their number by site, class, protocol, size and status, how long they took,
-//! and how long the same would have taken if all responses had shared the line (processor sharing).
+//! Metrics of an event loop's responses: their number by site, class, protocol, size and status, their times, and the
+//! times that they would have had if all responses had shared the line (processor sharing).
 //!
-//! Plain numbers of one thread, which another requests ([`crate::objectives::StatusChannel`]); those of several loops
-//! add up. Pure: every instant is an argument.
+//! They are plain numbers of one thread, which another thread requests ([`crate::objectives::StatusChannel`]); those of
+//! several event loops are added up. No clock is read: times are arguments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use sched::{Turns, TurnsEnded};
 use units::Nanos;
 
-/// The size classes: the maximum response of each in bytes, head included, and its name.
+/// The size classes: the maximum size of a response, including its head, and the name of the class.
 pub const SIZES: [(u64, &str); 4] = [(10_000, "10KB"), (100_000, "100KB"), (1_000_000, "1MB"), (u64::MAX, "more")];
-/// The upper bounds of the first buckets, in milliseconds; one more bucket is for longer times.
+/// The upper bounds of the first buckets, in milliseconds. One more bucket is for longer times.
 pub const TIMES_MS: [u64; 12] = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
-/// The maximum number of sites distinguished; later ones count as the last.
+/// The maximum number of sites that are distinguished. Further ones count as the last.
 const SITES_MAX: usize = 20_000;
 
 /// The labels by which responses are counted.
@@ -23,7 +23,7 @@ pub struct Labels {
     /// An index into [`Metrics::sites`].
     pub site: u32,
     pub class: u16,
-    /// The version of HTTP, major and minor; there are four.
+    /// The HTTP version, major and minor; there are four.
     pub protocol: (u8, u8),
     /// An index into [`SIZES`].
     pub size: u8,
@@ -34,24 +34,24 @@ pub struct Labels {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub responses: u64,
-    /// The responses among them that did not reach their end.
+    /// The number of those responses that did not reach their end.
     pub cut: u64,
-    /// The bytes sent of these responses and of the ones in flight, heads included.
+    /// The bytes sent of these responses and of those in progress, including heads.
     pub bytes: u64,
 }
 
 /// The durations of the complete responses of a size class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// A count for each of [`TIMES_MS`] and one for longer times; each response is in one bucket.
+    /// A count for each of [`TIMES_MS`], and one for longer times. Each response counts in one bucket.
     pub buckets: [u64; TIMES_MS.len() + 1],
     pub total: Nanos,
-    /// The number of responses whose size was known before they were sent at a pace, and (below) their total time. Both
-    /// this time and the turns' time include waits for clients, files and upstreams.
+    /// The number of responses whose size was known before they were sent at a pace. The next field is the total of
+    /// their times. Both these times and those of turns include waits for clients, files and upstreams.
     pub compared: u64,
     pub compared_total: Nanos,
-    /// The compared responses that would have ended by now if all took turns, and (below) the time they would have
-    /// taken ([`Turns`]).
+    /// The number of compared responses that would have ended by now if all had taken turns. The next field is the time
+    /// that they would have taken ([`Turns`]).
     pub turns: u64,
     pub turns_total: Nanos,
 }
@@ -60,26 +60,26 @@ pub struct Times {
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     pub took: Nanos,
-    /// The bytes sent, without those already reported by [`Metrics::on_sent`].
+    /// The bytes sent, without those that [`Metrics::on_sent`] has already reported.
     pub sent_bytes: u64,
     pub is_whole: bool,
-    /// The time since its request counts in the histogram.
+    /// True if the time since the request counts in the histogram.
     pub is_timed: bool,
-    /// The response is compared with its turns ([`sched::Scheduler::compare`]).
+    /// True if the response is compared with its turns ([`sched::Scheduler::compare`]).
     pub is_compared: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     sites: Vec<Arc<str>>,
-    /// The index into `sites` of each site in force.
+    /// The index in `sites` of each current site.
     in_force: Vec<u32>,
     responses: BTreeMap<Labels, Count>,
     times: [Times; SIZES.len()],
 }
 
 impl Metrics {
-    /// Sets the sites in force; the earlier ones keep their counts.
+    /// Sets the current sites. Earlier ones keep their counts.
     pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.in_force.clear();
         // A reload of ten thousand sites must not search all of them for each.
@@ -96,12 +96,12 @@ impl Metrics {
         }
     }
 
-    /// Converts the index of a site in force to its index among all sites; `u32::MAX` for no site.
+    /// Converts the index of a current site to its index among all sites; `u32::MAX` for no site.
     pub fn site(&self, place: Option<usize>) -> u32 {
         place.and_then(|place| self.in_force.get(place).copied()).unwrap_or(u32::MAX)
     }
 
-    /// Returns a copy, with the time that the compared responses would have taken in turns.
+    /// Returns a copy that includes the time that the compared responses would have taken in turns.
     pub fn with_turns(&self, turns: Option<&Turns>) -> Metrics {
         let mut metrics = self.clone();
         for (size, times) in (0..).zip(&mut metrics.times) {
@@ -111,7 +111,7 @@ impl Metrics {
         metrics
     }
 
-    /// Counts bytes of a response in flight that were sent since the last call for it.
+    /// Counts bytes of a response in progress that were sent since the last call for it.
     pub fn on_sent(&mut self, labels: Labels, bytes: u64) {
         self.responses.entry(labels).or_default().bytes += bytes;
     }
@@ -134,7 +134,7 @@ impl Metrics {
         }
     }
 
-    /// Adds the counts of another event loop. Both have the same sites in the same order.
+    /// Adds the counts of another event loop, which must have the same sites in the same order.
     pub fn add(&mut self, other: &Metrics) {
         if other.sites.len() > self.sites.len() {
             self.sites.clone_from(&other.sites);
@@ -164,13 +164,13 @@ impl Metrics {
         &self.times
     }
 
-    /// The name of a site; empty for requests of none.
+    /// Returns the name of a site; empty for requests of no site.
     pub fn site_name(&self, site: u32) -> &str {
         self.sites.get(site as usize).map_or("", |name| name)
     }
 }
 
-/// The name of an HTTP version in logs, metrics and `weir status`: `HTTP/1.1`.
+/// Returns the name of an HTTP version in logs, metrics and `weir status`: `HTTP/1.1`.
 pub fn protocol_name((major, minor): (u8, u8)) -> String {
     format!("HTTP/{major}.{minor}")
 }

@@ -1,4 +1,4 @@
-//! Connections for tests. The other end takes bytes and returns bytes, and has no other behaviour.
+//! Connections for tests, whose other end only takes bytes and returns bytes.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug};
@@ -59,7 +59,7 @@ impl<T: FarEnd> Stream for T {
     fn set_priority(&self, _: u32) {}
 }
 
-/// A network that opens connections to upstreams of a test and does nothing else.
+/// A network for tests, which opens connections to upstreams and does nothing else.
 pub struct Connecting<T> {
     /// The far ends of all connections, in the order in which they were opened.
     pub made: RefCell<Vec<T>>,
@@ -67,7 +67,7 @@ pub struct Connecting<T> {
     pub closed: Cell<usize>,
     /// The number of reports of everything that was ready.
     pub reports: Cell<u64>,
-    /// True if all connections are ready and were not taken yet.
+    /// True if all connections are ready and have not been taken yet.
     pub is_left: Cell<bool>,
     make: Box<dyn Fn() -> T>,
 }

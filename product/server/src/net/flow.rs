@@ -1,5 +1,5 @@
-//! A QUIC connection in the role of the write path's socket: datagrams over a shared socket, and the same status as TCP
-//! reports.
+//! A QUIC connection in the role of the write path's socket: it sends datagrams over a shared socket, and reports the
+//! same status as TCP.
 
 use std::io;
 use std::sync::Arc;

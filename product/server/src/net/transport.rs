@@ -201,9 +201,9 @@ fn flags(more: bool) -> SendFlags {
     if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
-/// Returns the path as a policy needs it. The round trip is known from the handshake on. A delivery rate that was
-/// limited by the application shows how Weir scheduled the connection, not how fast the path is, and using it would
-/// keep the connection slow. Without a rate, the policy uses the congestion window and the round trip.
+/// Returns the path in the form that policies use. The round trip is known from the handshake on. A delivery rate that
+/// was limited by the application reflects how Weir scheduled the connection, not how fast the path is, and using it
+/// would keep the connection slow. Without a rate, policies use the congestion window and the round trip.
 fn path(info: &TcpInfo) -> Path {
     let is_measured = info.delivery_rate > 0 && !info.is_delivery_app_limited;
     Path {

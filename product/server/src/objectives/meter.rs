@@ -1,4 +1,4 @@
-//! Measures how one class meets its objective: counts of the last minute and since the start, in constant memory.
+//! Measures how well a class meets its objective: counts over the last minute and since the start, in constant memory.
 
 use config::Objective;
 use units::Nanos;
@@ -7,11 +7,11 @@ use units::Nanos;
 const STEPS: usize = 12;
 const STEP: Nanos = Nanos::from_secs(5);
 
-/// The numbers of responses to which an objective applies.
+/// The number of responses to which an objective applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub responses: u64,
-    /// The number among them that took too long.
+    /// The number of those responses that took too long.
     pub missed: u64,
 }
 
@@ -21,23 +21,24 @@ impl Counts {
         self.missed += other.missed;
     }
 
-    /// Returns the share of misses, from 0 to 1. `None` if nothing was counted.
+    /// Returns the share of responses that missed, from 0 to 1; `None` if nothing was counted.
     pub fn missed_share(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.missed as f64 / self.responses as f64)
     }
 
-    /// Returns the share of misses divided by the share that the objective allows. Above 1, the objective is missed.
+    /// Returns the share of responses that missed, divided by the share that the objective allows. Above 1, the
+    /// objective is missed.
     pub fn burn(&self, objective: &Objective) -> Option<f64> {
         Some(self.missed_share()? * 1000.0 / f64::from(allowed_permille(objective)))
     }
 
-    /// Returns true if no more responses miss than the objective allows.
+    /// Returns true if at most as many responses missed as the objective allows.
     pub fn meets(&self, objective: &Objective) -> bool {
         u128::from(self.missed) * 1000 <= u128::from(self.responses) * u128::from(allowed_permille(objective))
     }
 }
 
-/// Returns the allowed misses in thousandths; at least 1, because no objective applies to all responses.
+/// Returns the allowed share of misses in thousandths. It is at least 1, because no objective applies to all responses.
 pub fn allowed_permille(objective: &Objective) -> u32 {
     1000 - objective.permille
 }
@@ -47,9 +48,9 @@ pub fn allowed_permille(objective: &Objective) -> u32 {
 pub struct Ended {
     /// The time from the end of the request head to the end of the response.
     pub took: Nanos,
-    /// The full length of its body.
+    /// The full length of the response's body.
     pub body_bytes: u64,
-    /// The bytes sent, head included, without the bytes counted while the response was in flight.
+    /// The bytes sent, including the head, without bytes that were counted while the response was in progress.
     pub sent_bytes: u64,
     /// True if the whole response was sent.
     pub is_whole: bool,
@@ -62,7 +63,7 @@ pub struct Ended {
 pub struct Meter {
     objective: Objective,
     total: Counts,
-    /// The counts of the current step and the steps before it, by step number modulo their count.
+    /// The counts of the current step and of those before it, by step number modulo their count.
     steps: [Counts; STEPS + 1],
     step: u64,
 }
@@ -80,8 +81,8 @@ impl Meter {
         self.total
     }
 
-    /// Counts a response. Returns true if the objective applies to it. A response that was cut after its deadline
-    /// counts as missed; a response cut before it does not count.
+    /// Counts a response. Returns true if the objective applies to it. A response that was cut off after its deadline
+    /// counts as missed; one that was cut off before does not count.
     pub fn count(&mut self, now: Nanos, ended: &Ended) -> bool {
         let is_late = ended.took > Nanos::from(self.objective.under);
         let fits = self.objective.size_bytes_max.is_none_or(|most| ended.body_bytes <= most);
@@ -103,13 +104,13 @@ impl Meter {
         sum(before.map(|(_, counts)| counts))
     }
 
-    /// Returns the counts of the last minute, and of the rest of the step in which that minute began.
+    /// Returns the counts of the last minute, plus the rest of the step in which that minute began.
     pub fn lately(&mut self, now: Nanos) -> Counts {
         self.advance(now);
         sum(self.steps.iter())
     }
 
-    /// Advances to the step of this time. If the clock goes back, the step stays.
+    /// Advances to the step of this time. If the clock goes backwards, the step does not change.
     fn advance(&mut self, now: Nanos) {
         let step = now.0 / STEP.0;
         let passed = step.saturating_sub(self.step).min(self.steps.len() as u64);
@@ -121,7 +122,7 @@ impl Meter {
     }
 }
 
-/// Returns the end of the minute that contains a response ending now, which is the end of a step.
+/// Returns the end of the minute for a response that ends now, which is the end of a step.
 pub fn minute_from(now: Nanos) -> Nanos {
     Nanos((now.0 / STEP.0).saturating_add(STEPS as u64).saturating_mul(STEP.0))
 }

@@ -2,7 +2,7 @@
 //!
 //! The time of a response runs from the end of its request's head to the moment at which the kernel took its last byte.
 //! With pacing, that is one grant before the byte leaves; with shaping off, the bytes in socket buffers are still
-//! unsent then. This module is pure: every instant is an argument.
+//! unsent then. This module reads no clock: times are arguments.
 
 mod meter;
 mod responses;
@@ -24,7 +24,7 @@ pub struct Book {
     classes: Vec<Had>,
     /// The meters of the classes with an objective.
     meters: BTreeMap<u16, Meter>,
-    /// The time at which the classes that missed their objectives are due to be logged.
+    /// The time at which the classes that missed their objectives must be logged.
     tell_at: Option<Nanos>,
 }
 
@@ -43,8 +43,8 @@ impl Book {
         book
     }
 
-    /// Sets the classes. Each class keeps its counts under its number; if its objective has changed, they start at
-    /// zero.
+    /// Sets the classes. Each class keeps its counts under its number, unless its objective has changed; then they
+    /// start at zero.
     pub fn replace(&mut self, assigned: &Assigned) {
         let specs = assigned.specs();
         self.classes.resize_with(specs.len(), Had::default);
@@ -61,7 +61,7 @@ impl Book {
         }
     }
 
-    /// Counts bytes of a response in flight of this class, sent since its last call.
+    /// Counts bytes of a response of this class that is in progress, sent since the last call for it.
     pub fn on_sent(&mut self, class: u16, bytes: u64) {
         if let Some(had) = self.classes.get_mut(usize::from(class)) {
             had.bytes += bytes;
@@ -83,7 +83,7 @@ impl Book {
         self.tell_at
     }
 
-    /// Returns a line for each class that missed its objective in the minute that has ended, if one has.
+    /// Returns a line for each class that missed its objective in the last minute, if a minute has just ended.
     pub fn lines(&mut self, now: Nanos) -> Vec<String> {
         let Some(at) = self.tell_at.take_if(|at| now >= *at) else { return Vec::new() };
         let mut lines = Vec::new();
@@ -96,8 +96,8 @@ impl Book {
         lines
     }
 
-    /// Returns the status of all classes so far, in the order of the numbers under which they are counted. `under_way`
-    /// holds the responses in flight by class number.
+    /// Returns the status of all classes so far, in the order of their numbers. `under_way` has the responses in
+    /// progress by class number.
     pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Vec<ClassStatus> {
         let mut classes = Vec::new();
         for (number, had) in (0..).zip(&self.classes) {
@@ -121,7 +121,7 @@ pub struct UnderWay {
     pub running: u64,
     /// The number waiting for a slot.
     pub asleep: u64,
-    /// The age of the oldest response waiting for a slot.
+    /// The age of the oldest response that waits for a slot.
     pub asleep_for_max: Option<Nanos>,
 }
 

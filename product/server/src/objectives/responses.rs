@@ -1,4 +1,4 @@
-//! The responses in flight and the busiest clients, in the form shown to an operator.
+//! The responses in progress and the busiest clients, in the form shown to operators.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,25 +8,25 @@ use units::Nanos;
 
 use crate::send::WaitsFor;
 
-/// The maximum number of responses listed individually; others are counted.
+/// The maximum number of responses that are listed; others are only counted.
 pub const RESPONSES_MAX: usize = 20;
 
 /// A response in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseStatus {
-    /// The name of the site. Empty if the response has none, or if responses are not counted.
+    /// The name of the site; empty if the response has none, or if responses are not counted.
     pub site: String,
-    /// The name of the class. Empty without a class file.
+    /// The name of the class; empty without classes.
     pub class: String,
     /// The version of HTTP, major and minor.
     pub protocol: (u8, u8),
     pub client: IpAddr,
     /// The method and target as they will be logged, which may contain any bytes.
     pub requested: Option<[Vec<u8>; 2]>,
-    /// The size, head included. `None` if it is known only at the end.
+    /// The size, including the head; `None` if it becomes known only at the end.
     pub size: Option<u64>,
     pub sent_bytes: u64,
-    /// The time since its last byte or, before the first, since it arrived.
+    /// The time since the response's last byte or, before the first byte, since its arrival.
     pub silent_for: Nanos,
     pub waits_for: WaitsFor,
 }
@@ -34,10 +34,10 @@ pub struct ResponseStatus {
 /// The responses of one or more event loops.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResponsesStatus {
-    /// The first responses, at most [`RESPONSES_MAX`], the longest silent first. Responses that wait for an upstream
-    /// come last, because they may be idle on purpose.
+    /// The responses that have been silent longest, at most [`RESPONSES_MAX`]. Responses that wait for an upstream come
+    /// last, because they may be idle on purpose.
     pub first: Vec<ResponseStatus>,
-    /// The number of responses that wait for each of [`WaitsFor::ALL`].
+    /// For each of [`WaitsFor::ALL`], the number of responses that wait for it.
     pub counts: [u64; WaitsFor::ALL.len()],
     /// The number of responses of each client, by the index of its account.
     pub by_client: HashMap<u32, u64>,
@@ -57,7 +57,7 @@ pub struct ClientStatus {
     pub refusals: u16,
 }
 
-/// The sort key of the list: the lowest comes first.
+/// The sort key of the list; the lowest comes first.
 pub type SortKey = (bool, Reverse<Nanos>);
 
 pub fn sort_key(waits_for: WaitsFor, silent_for: Nanos) -> SortKey {
@@ -65,7 +65,7 @@ pub fn sort_key(waits_for: WaitsFor, silent_for: Nanos) -> SortKey {
 }
 
 impl ResponsesStatus {
-    /// Counts a response in flight of this client.
+    /// Counts a response of this client that is in progress.
     pub fn count(&mut self, waits_for: WaitsFor, client: u32) {
         self.counts[waits_for as usize] += 1;
         *self.by_client.entry(client).or_default() += 1;

@@ -1,4 +1,5 @@
-//! Queries of another thread to an event loop: classes, routes of proxies, upstreams, responses in flight.
+//! Queries from another thread to an event loop: about classes, routes of proxies, upstreams, and responses in
+//! progress.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::send::Line;
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 
-/// The status of each class, in the order of the class numbers, with the line and the metrics.
+/// The status of each class, in the order of the class numbers, together with the line and the metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// The classes. Empty without a class file.
@@ -21,26 +22,26 @@ pub struct Status {
     pub line: Option<Line>,
     /// The metrics; `None` if responses are not counted.
     pub metrics: Option<Metrics>,
-    /// The bytes handed to the link, headers included; 0 if nothing is paced.
+    /// The bytes handed to the link, including headers; 0 if nothing is paced.
     pub wire_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassStatus {
     pub name: String,
-    /// True if the class is in the file as last read.
+    /// True if the class is in the file that was read last.
     pub is_in_force: bool,
-    /// The number of responses that have ended, in any way.
+    /// The number of responses that have ended, whatever their outcome.
     pub responses: u64,
-    /// The bytes sent of ended responses and of responses in flight.
+    /// The bytes sent, of responses that have ended or are in progress.
     pub bytes: u64,
     pub under_way: UnderWay,
     pub objective: Option<ObjectiveStatus>,
 }
 
 impl ClassStatus {
-    /// Returns true if the class is shown to an operator. A class that is no longer in the file is shown only while it
-    /// has responses in flight; its counts keep its number.
+    /// Returns true if the class is shown to operators. A class that is no longer in the file is shown only while it
+    /// has responses in progress; its counts are kept under its number.
     pub fn is_told(&self) -> bool {
         self.is_in_force || self.under_way != UnderWay::default()
     }
@@ -55,14 +56,14 @@ pub struct ObjectiveStatus {
     pub total: Counts,
 }
 
-/// The line's rate, and when it was last confirmed.
+/// The line's rate, and the time at which it was last confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub rate: Rate,
     pub at: Nanos,
 }
 
-/// A query and its answer. Only one thread may ask at a time.
+/// A query and its answer. Only one thread may query at a time.
 #[derive(Debug)]
 pub struct Question<T>(Mutex<Option<SyncSender<T>>>);
 
@@ -73,7 +74,7 @@ impl<T> Default for Question<T> {
 }
 
 impl<T> Question<T> {
-    /// Sends the query and calls `wake` so that the loop checks for it. Returns `None` if the loop has not answered
+    /// Sends the query, and calls `wake` so that the loop checks for it. Returns `None` if the loop does not answer
     /// within `wait`.
     pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<T> {
         let (answer, answered) = sync_channel(1);
@@ -92,13 +93,13 @@ impl<T> Question<T> {
     }
 }
 
-/// The queries to an event loop, and the data that it publishes without a query.
+/// The queries to an event loop, and data that the loop publishes without a query.
 #[derive(Debug, Default)]
 pub struct StatusChannel {
     pub status: Question<Status>,
     pub routes: Question<RoutesStatus>,
     pub upstreams: Question<Vec<UpstreamStatus>>,
-    /// The query for responses, which is separate so that reading metrics does not examine all responses.
+    /// The query for responses. It is separate, so that reading metrics does not examine all responses.
     pub responses: Question<ResponsesStatus>,
     found: Mutex<Option<Found>>,
 }

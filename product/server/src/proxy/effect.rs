@@ -11,28 +11,29 @@ use crate::exchange_id::ExchangeId;
 use crate::files::SiteNumber;
 use crate::upstream::{Attempt, Fault, TransferStep};
 
-/// The next action for the event loop. `id` is the name of an exchange, which may have ended since.
+/// The next action for the event loop. `id` is the name of an exchange, which may have ended in the meantime.
 #[derive(Debug)]
 pub enum Effect {
     /// Sends an interim response.
     Interim { id: ExchangeId, head: Box<UpstreamHead> },
-    /// Begins to send a response; [`super::Proxy::on_sent`] must follow.
+    /// Starts to send a response. [`super::Proxy::on_sent`] must follow.
     Respond(Box<Begun>),
-    /// Sends a file, which the response names in place of its body.
+    /// Sends a file that the response names in place of its body.
     Named(Box<Named>),
     /// Sends the site's error page in place of the response with this head.
     Intercepted { id: ExchangeId, head: Box<UpstreamHead> },
     /// Passes the sink of a response to [`super::Proxy::read_body`].
     Body { id: ExchangeId },
-    /// Reads more of a request's body; [`super::Proxy::push_request`] takes it.
+    /// Reads more of a request's body, which [`super::Proxy::push_request`] takes.
     ReadRequest { id: ExchangeId },
-    /// Counts the time of an upload on a stream while it waits for its client, but not while it waits for its upstream.
+    /// Runs the clock of an upload on a stream while it waits for its client, and stops it while it waits for its
+    /// upstream.
     Upload { id: ExchangeId, is_awaited: bool },
-    /// Continues a response in a file. If that begins, [`super::Proxy::on_spooled`] must follow.
+    /// Continues to receive a response into a file. If that can be started, [`super::Proxy::on_spooled`] must follow.
     Spool { id: ExchangeId, room: Arc<Room> },
     /// Completes the log data of an exchange.
     Ended { id: ExchangeId, tried: Option<Tried>, measured: Option<Measured> },
-    /// Logs the fault. Cuts the response if it is being sent, or replies with an error.
+    /// Logs the fault. Cuts off the response if it is being sent, and otherwise replies with an error.
     Failed { id: ExchangeId, fault: Fault, upstream: Arc<str>, is_sending: bool },
     /// Logs text that a program wrote to its error stream.
     Said { upstream: Arc<str>, said: String },
@@ -40,12 +41,12 @@ pub enum Effect {
     Note(String),
 }
 
-/// A response whose head has arrived, with the part of its body that came with the head.
+/// A response whose head has arrived, with the part of the body that came together with the head.
 #[derive(Debug)]
 pub struct Begun {
     pub id: ExchangeId,
     pub head: UpstreamHead,
-    /// The pipe of the body. `None` for a response without a body.
+    /// The pipe of the body; `None` for a response without a body.
     pub pipe: Option<Pipe>,
     /// The progress of the body.
     pub rest: TransferStep,
@@ -61,16 +62,16 @@ pub struct Named {
     pub path: Vec<u8>,
 }
 
-/// The upstream that was chosen for a request, with its last attempt.
+/// The upstream that was chosen for a request, and the last attempt.
 #[derive(Debug)]
 pub struct Tried {
     pub upstream: Arc<str>,
-    /// The time at which enough of the request had arrived for it to be queued.
+    /// The time at which enough of the request had arrived to queue it.
     pub queued_at: Nanos,
     pub attempt: Attempt,
 }
 
-/// The size and prediction of a response whose transfer ended by itself.
+/// The size and the prediction of a response whose transfer has ended by itself.
 #[derive(Debug)]
 pub struct Measured {
     /// The quantile of the response's size in the prediction.

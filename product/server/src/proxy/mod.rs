@@ -1,8 +1,8 @@
-//! Requests that upstreams answer, as a state machine: inputs are calls with values, and [`Proxy::poll`] returns the
-//! actions for the event loop. The proxy has access to sockets to upstreams, but not to client connections, the order
-//! of responses, or logs. (quinn's `Endpoint` is the model.)
+//! Requests that upstreams answer, as a state machine: inputs are method calls with values, and [`Proxy::poll`] returns
+//! the actions for the event loop. The proxy has access to sockets to upstreams, but not to client connections, the
+//! order of responses, or logs. (quinn's `Endpoint` is the model.)
 //!
-//! [`Proxy::poll`] must be called after each input until it returns `None`. The caller may apply an effect by further
+//! [`Proxy::poll`] must be called after each input until it returns `None`. The caller may apply an effect with further
 //! inputs and a nested poll, because the proxy is in a consistent state whenever it returns an effect.
 
 mod checks;
@@ -33,26 +33,26 @@ use crate::upstream::{
 use relief::Relief;
 use starved::Starved;
 
-/// The requests that upstreams answer, and the resulting effects that were not returned yet.
+/// The requests that upstreams answer, and the resulting effects that have not been returned yet.
 pub struct Proxy<N: Net> {
     upstreams: Upstreams<N>,
-    /// Transfers that may continue, each once.
+    /// Transfers that may be continued, each once.
     ready: VecDeque<usize>,
-    /// Transfers that have just continued, each once, whose clients may have to send more. The last one is handled
-    /// first.
+    /// Transfers that have just been continued, each once, and whose clients may have to send more. The last one is
+    /// handled first.
     readers: Vec<usize>,
-    /// True if other transfers may continue because of an event at an upstream.
+    /// True if other transfers may be continued because of an event at an upstream.
     must_release: bool,
     relief: Relief,
     starved: Starved,
-    /// The effects to return, at most three for each transfer: a step of its upload, its end and its failure.
+    /// The effects to return, at most three per transfer: a step of its upload, its end and its failure.
     effects: VecDeque<Effect>,
-    /// Responses that begin once no other effect is left; at most one for each transfer.
+    /// Responses that are started once no other effect is left, at most one per transfer.
     responses: VecDeque<Effect>,
 }
 
 impl<N: Net> Proxy<N> {
-    /// Creates a proxy with these connection slots at upstreams. `clock` times its deadlines.
+    /// Creates a proxy with these places at upstreams. `clock` is the clock for its deadlines.
     pub fn new(places: LoopPlaces, limits: ResponseLimits, clock: ClientClock) -> Proxy<N> {
         let mut upstreams = Upstreams::new(places, clock);
         upstreams.set_limits(limits);
@@ -72,12 +72,12 @@ impl<N: Net> Proxy<N> {
         &self.upstreams
     }
 
-    /// Sets the limits of responses on connections that are opened later.
+    /// Sets the limits for responses on connections that are opened later.
     pub fn set_limits(&mut self, limits: ResponseLimits) {
         self.upstreams.set_limits(limits);
     }
 
-    /// Returns the next effect, or `None` if only an input or an event can change anything.
+    /// Returns the next effect; `None` if only an input or an event can change anything.
     pub fn poll(&mut self, net: &N, now: Nanos) -> Option<Effect> {
         loop {
             let effect = self.effects.pop_front().or_else(|| self.said()).or_else(|| self.relieve_next());
@@ -106,7 +106,7 @@ impl<N: Net> Proxy<N> {
         self.upstreams.take_said().map(|(upstream, said)| Effect::Said { upstream, said })
     }
 
-    /// Begins a transfer. If no upstream can answer, returns the fault and the name of the upstream.
+    /// Starts a transfer. If no upstream can answer, returns the fault and the name of the upstream.
     pub fn begin(&mut self, net: &N, now: Nanos, transfer: Transfer) -> Result<(), (Fault, Arc<str>)> {
         let at = self.upstreams.begin(net, now, transfer)?;
         self.go_on(at);
@@ -121,7 +121,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Returns the room for more of a request's body. `None` for an exchange without a transfer.
+    /// Returns the room for more of a request's body; `None` for an exchange without a transfer.
     pub fn request_room(&self, id: ExchangeId) -> Option<usize> {
         self.transfer(id).map(Transfer::room)
     }
@@ -135,7 +135,7 @@ impl<N: Net> Proxy<N> {
         self.go_on(at);
     }
 
-    /// Continues the transfer of an exchange, because its response has room again or more of its request has arrived.
+    /// Continues the transfer of an exchange because its response has room again, or more of its request has arrived.
     pub fn refill(&mut self, id: ExchangeId) {
         if let Some(at) = self.upstreams.of(id) {
             self.go_on(at);
@@ -157,7 +157,7 @@ impl<N: Net> Proxy<N> {
         self.release();
     }
 
-    /// Closes the connections to upstreams that served only this client connection, which has ended.
+    /// Closes connections to upstreams that served only this client connection, which has ended.
     pub fn forget_client(&mut self, net: &N, client: u64) {
         self.upstreams.forget_client(net, client);
     }
@@ -175,9 +175,9 @@ impl<N: Net> Proxy<N> {
         at.map_or_else(Prediction::default, |at| self.upstreams.prediction(at, begun.is_whole()))
     }
 
-    /// Continues a transfer whose response has begun to be sent (`is_sending`), was sent whole, or is not wanted.
-    /// `rest` is the progress of its body at the beginning. `coded` is set if stages change its bytes. Returns the
-    /// distribution of sizes of similar responses.
+    /// Continues a transfer whose response is being sent (`is_sending`), was sent completely, or is not wanted. `rest`
+    /// is the progress of its body at the start. `coded` is present if stages change its bytes. Returns the
+    /// distribution of the sizes of similar responses.
     pub fn on_sent(
         &mut self,
         net: &N,
@@ -203,8 +203,8 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Handles deadlines, once a second: ends transfers whose upstream is too slow or repeats them elsewhere, closes
-    /// idle connections, and learns sizes from coded responses.
+    /// Handles deadlines, once a second: ends transfers whose upstream is too slow or repeats them at another upstream,
+    /// closes idle connections, and learns sizes from coded responses.
     pub fn end_late(&mut self, net: &N, now: Nanos) {
         self.upstreams.learned.learn_ratios();
         for at in self.upstreams.late(net, now) {
@@ -217,8 +217,8 @@ impl<N: Net> Proxy<N> {
         self.release();
     }
 
-    /// Returns true if an upstream works or will work for this exchange and must stop once its client has left. A
-    /// tunnel handles the end of either side itself.
+    /// Returns true if an upstream works or will work for this exchange, and must stop when the client leaves. A tunnel
+    /// handles the end of either side itself.
     pub fn needs_client(&self, id: ExchangeId) -> bool {
         let transfer = self.transfer(id);
         transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
@@ -283,7 +283,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Begins the response when its head has arrived. Reads the part of the body that has arrived first, so that the
+    /// Starts the response when its head has arrived. First reads the part of the body that has arrived, so that the
     /// size is known if the body is complete.
     fn begin_response(&mut self, net: &N, now: Nanos, at: usize, head: UpstreamHead) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
@@ -341,8 +341,8 @@ impl<N: Net> Proxy<N> {
         self.effects.push_back(Effect::Ended { id, tried, measured: Some(Measured { quantile, body_bytes }) });
     }
 
-    /// Handles the failure of an upstream. Before the response begins, the client gets an error status; afterwards the
-    /// response is cut.
+    /// Handles the failure of an upstream. If the response has not been started, the client gets an error status;
+    /// otherwise the response is cut off.
     fn fail(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) {
         let Some(transfer) = self.upstreams.transfer(at) else { return };
         let (id, is_sending) = (transfer.exchange, transfer.is_sending);
@@ -356,14 +356,14 @@ impl<N: Net> Proxy<N> {
         queue.push_back(failed);
     }
 
-    /// Returns the upstream of a transfer and the last attempt, once an upstream was chosen.
+    /// Returns the upstream of a transfer and the last attempt, once an upstream has been chosen.
     fn tried(&self, at: usize) -> Option<Tried> {
         let transfer = self.upstreams.transfer(at).filter(|transfer| transfer.has_peer())?;
         let (queued_at, attempt) = (transfer.queued.turn.since, transfer.attempt);
         Some(Tried { upstream: self.upstreams.name(at), queued_at, attempt })
     }
 
-    /// Begins a transfer that waited, or lets one continue. Returns false if there is none.
+    /// Starts a transfer that has waited, or lets one continue. Returns false if there is none.
     fn release_next(&mut self, net: &N, now: Nanos) -> bool {
         if !std::mem::take(&mut self.must_release) {
             return false;

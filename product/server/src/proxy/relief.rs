@@ -1,5 +1,5 @@
-//! If waiting responses hold too many of an upstream's connection slots, they are written to files, the larger ones
-//! first, so that the upstream is free for other requests.
+//! Writes waiting responses to files, the larger ones first, if they hold too many of an upstream's places, so that the
+//! upstream is free for other requests.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use super::{Effect, Proxy};
 use crate::exchange_id::ExchangeId;
 use crate::net::Net;
 
-/// The upstreams that have too many responses waiting for their clients.
+/// The upstreams for which too many responses wait for their clients.
 #[derive(Default)]
 pub struct Relief {
-    /// A waiting transfer of each crowded upstream that is not relieved yet.
+    /// For each such upstream that has not been relieved yet, one of its waiting transfers.
     crowded: VecDeque<usize>,
     /// The transfer whose upstream is being relieved.
     of: usize,
-    /// The waiting transfers of the same upstream that were not tried yet, the next one last.
+    /// The waiting transfers of the same upstream that were not tried yet; the next one is last.
     held: Vec<usize>,
 }
 
 impl<N: Net> Proxy<N> {
-    /// Relieves the upstream of a transfer that begins to wait: if waiting responses hold half of its connection slots,
-    /// some of them continue in files.
+    /// Relieves the upstream of a transfer that starts to wait: if waiting responses hold half of the upstream's
+    /// places, some of them continue in files.
     pub(super) fn relieve(&mut self, at: usize) {
         if self.upstreams.is_crowded(at) && !self.relief.crowded.contains(&at) {
             self.relief.crowded.push_back(at);
@@ -32,7 +32,7 @@ impl<N: Net> Proxy<N> {
         self.upstreams.crowded().into_iter().for_each(|at| self.relieve(at));
     }
 
-    /// Returns the next response that has to continue in a file.
+    /// Returns the next response that must continue in a file.
     pub(super) fn relieve_next(&mut self) -> Option<Effect> {
         loop {
             while let Some(at) = self.relief.held.pop() {

@@ -1,5 +1,5 @@
-//! Connections in the write path: opened once, sent on, and ended once. An HTTP/1.1 connection has one response at a
-//! time; an HTTP/2 or HTTP/3 connection offers one of its responses at a time to the scheduler.
+//! Connections in the write path: each is opened once, sent on, and ended once. An HTTP/1.1 connection has one response
+//! at a time; an HTTP/2 or HTTP/3 connection offers one of its responses at a time to the scheduler.
 
 use sched::{Arrival, JobId, Path, Precedence};
 use units::Nanos;
@@ -18,7 +18,7 @@ pub struct Dispatch {
     /// The exchange that the response answers.
     pub exchange: ExchangeId,
     pub outgoing: Outgoing,
-    /// The index of the client's entry in the table of clients; `None` means the connection's client.
+    /// The index of the client's entry in the table of clients; `None` for the connection's client.
     pub client: Option<u32>,
     /// The class of the customer or folder, for policies that use classes.
     pub class: u16,
@@ -27,12 +27,12 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Creates the dispatch of a response on an HTTP/1.1 connection, which has one at a time.
+    /// Creates the dispatch of a response on an HTTP/1.1 connection, which has one response at a time.
     pub fn single(exchange: ExchangeId, outgoing: Outgoing, class: u16) -> Dispatch {
         Dispatch { exchange, outgoing, class, client: None, precedence: Precedence::default() }
     }
 
-    /// Assigns the response to this client.
+    /// Sets the client of the response.
     pub fn of(self, client: u32) -> Dispatch {
         Dispatch { client: Some(client), ..self }
     }
@@ -41,7 +41,7 @@ impl Dispatch {
 /// The result of sending a response without a job.
 #[derive(Debug)]
 pub enum Direct {
-    /// The kernel has the whole response. The buffer can be reused.
+    /// The kernel has accepted the whole response. The buffer can be reused.
     Sent(Vec<u8>),
     /// The rest of the response is a job.
     Begun(JobId),
@@ -49,7 +49,7 @@ pub enum Direct {
 }
 
 impl Transmitter {
-    /// Begins HTTP/2 or HTTP/3 on a connection, which then carries several responses at a time in frames. The client
+    /// Switches a connection to HTTP/2 or HTTP/3, which carry several responses at the same time in frames. The client
     /// need not send anything before `deadline`.
     pub fn begin_framed(
         &mut self,
@@ -67,7 +67,7 @@ impl Transmitter {
     }
 
     /// Ends the frames of a connection, if it has frames: the remaining responses depart as disconnected, and the last
-    /// frames leave if they can.
+    /// frames are sent if possible.
     pub fn end_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if connections[at].protocol.group().is_none() {
             return;
@@ -82,7 +82,7 @@ impl Transmitter {
     }
 
     /// Settles the account of a connection that ends, and records its acknowledged bytes. Returns the bytes of a
-    /// response under way that [`Sendings::unreported_bytes`](super::Sendings::unreported_bytes) has not reported.
+    /// response in progress that [`Sendings::unreported_bytes`](super::Sendings::unreported_bytes) has not reported.
     pub fn close(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> u64 {
         self.end_framed(connections, now, at);
         let left = connections[at].protocol.jobs(&self.link.scheduler).next();
@@ -95,7 +95,7 @@ impl Transmitter {
         unreported_bytes
     }
 
-    /// Takes over a response. Its first byte leaves when the scheduler grants it. Returns `None` if the connection has
+    /// Takes over a response. Its first byte is sent when the scheduler grants it. Returns `None` if the connection has
     /// its maximum number of responses.
     pub fn dispatch(
         &mut self,
@@ -185,8 +185,8 @@ impl Transmitter {
         (sent.bytes, direct)
     }
 
-    /// Hands down the answer to the client's TLS between responses, and charges the link for it. Returns the number of
-    /// bytes that left.
+    /// Hands down the answer of the client's TLS between responses, and charges the link for it. Returns the number of
+    /// bytes sent.
     pub fn send_sealed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> usize {
         let aside = connections[at].send_sealed();
         self.link.correct_on(now, &connections[at], aside.wire_bytes);
@@ -227,7 +227,7 @@ impl Transmitter {
         }
     }
 
-    /// Ends a response that will not be finished and is not waited for. Does nothing for a job that has departed.
+    /// Ends a response that will not be completed and that nobody waits for. Does nothing for a job that has departed.
     pub fn abort(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
         self.link.settle(now, &mut connections[at]);
@@ -235,7 +235,7 @@ impl Transmitter {
         self.depart(connections, now, id, Some(failure));
     }
 
-    /// Ends the responses of a connection whose reader is too slow. Called about once a second. Only the time in which
+    /// Ends the responses of a connection whose reader is too slow. Called about once a second. Only time in which
     /// everything available waits for the reader counts; producers have deadlines of their own.
     pub fn end_stalled(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if connections[at].protocol.is_quiet() {
@@ -249,8 +249,8 @@ impl Transmitter {
         }
     }
 
-    /// Ends all responses of a connection whose client is gone or too slow. The scheduler ranks none of them again, and
-    /// the kernel is queried once.
+    /// Ends all responses of a connection whose client has left or is too slow. The scheduler ranks none of them again,
+    /// and the kernel is queried once.
     pub fn end_all(
         &mut self,
         connections: &mut Connections<impl Socket>,

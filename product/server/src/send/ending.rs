@@ -1,5 +1,5 @@
-//! The end of connections: of multiplexed ones whose clients have taken everything, and of any connection past its
-//! deadline.
+//! The end of connections: of multiplexed ones whose clients have taken everything, and of all connections past their
+//! deadlines.
 
 use http::{Reject, Shown};
 use units::Nanos;
@@ -13,7 +13,7 @@ use crate::net::Socket;
 
 /// The step that the caller must take next to end a connection.
 pub enum Ending {
-    /// The connection ends later, at its deadline or when its client has taken everything.
+    /// The connection ends later: at its deadline, or when its client has taken everything.
     Stays,
     /// Input that still arrives from the client is read and discarded.
     Drains,
@@ -29,7 +29,7 @@ pub enum Ending {
     IsAbandoned,
 }
 
-/// The state that decides how a connection ends.
+/// The state that determines how a connection ends.
 pub struct EndContext<'w> {
     pub now: Nanos,
     pub client_now: ClientTime,
@@ -48,7 +48,7 @@ impl Transmitter {
         if is_idle { self.end_streams(connections, at, with) } else { Ending::Stays }
     }
 
-    /// Sends nothing more, and ends the connection once the client has taken the bytes that were sent.
+    /// Stops sending, and ends the connection once the client has taken the bytes that were sent.
     pub fn end_streams(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &connections[at];
         let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
@@ -63,8 +63,8 @@ impl Transmitter {
         self.end_broken(connections, at, with)
     }
 
-    /// Ends a multiplexed connection immediately. Bytes from the client are read and discarded until it has received
-    /// the end, because a reset could make it lose the reason.
+    /// Ends a multiplexed connection immediately. Bytes from the client are read and discarded until the client has
+    /// received the end, because a reset could make it lose the reason.
     pub fn end_broken(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
         if !connection.protocol.streams().is_some_and(|streams| streams.is_idle()) {
@@ -101,7 +101,7 @@ impl Transmitter {
     }
 }
 
-/// Ends an HTTP/3 connection once its client has acknowledged the last frames, which may need retransmission.
+/// Ends an HTTP/3 connection once its client has acknowledged the last frames, which may have to be retransmitted.
 fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> Ending {
     let rate = with.limits.patience.rate_bytes_per_s_min;
     let is_over = connection.channel.is_handshaking || connection.engine().is_acknowledged();
@@ -115,7 +115,8 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
     Ending::Stays
 }
 
-/// Returns whether a connection was sent everything and its client continues to take the part it has not acknowledged.
+/// Returns whether everything on a connection was sent and its client continues to take the part that it has not
+/// acknowledged.
 fn takes_the_rest(connection: &mut Connection<impl Socket>, now: ClientTime, limits: &Limits) -> bool {
     if !connection.is_lingering() {
         return false;

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2 and HTTP/3 on their way down: those of granted responses, and the connections' own output.
+//! Sends frames of HTTP/2 and HTTP/3: those of granted responses, and the connections' own output.
 
 use http2::Broken;
 use units::Nanos;
@@ -8,7 +8,7 @@ use crate::connection::{Connections, HandedDown};
 use crate::net::Socket;
 
 impl Transmitter {
-    /// Passes received HTTP/2 bytes to the connection's [`Engine`], which reports the events. Answers leave in this
+    /// Passes received HTTP/2 bytes to the connection's [`Engine`], which reports the events. Answers are sent in this
     /// turn.
     pub fn receive(
         &mut self,
@@ -24,7 +24,7 @@ impl Transmitter {
         taken
     }
 
-    /// Hands down the connections' own output that no response has carried.
+    /// Sends the connections' own output that no response has carried.
     pub fn hand_down_outputs(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -43,8 +43,8 @@ impl Transmitter {
         }
     }
 
-    /// Hands down the last frames of a connection. If some of them remain, returns the bytes that the client must take
-    /// before they can leave.
+    /// Sends the last frames of a connection. If some of them remain, returns the number of bytes that the client must
+    /// take first.
     pub fn hand_down_last(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<u64> {
         connections.begin_frames(at).control();
         if self.hand_down(connections, now, at, u64::MAX) {
@@ -53,7 +53,7 @@ impl Transmitter {
         Some(connections[at].unread_bytes())
     }
 
-    /// Hands down the frames that were made; over HTTP/3, first makes datagrams for `room_bytes`. Frames that the
+    /// Hands down the frames that were made. Over HTTP/3, first makes datagrams for `room_bytes`. Frames that the
     /// socket does not take block the connection. Returns true if none are left, and always over HTTP/1.1.
     pub(super) fn hand_down(
         &mut self,

@@ -1,9 +1,9 @@
 //! The flight of a full handshake, with the certificate: 0.7 to 5 KB, the size of a small response. If responses are
-//! ordered, the flight is ordered among them and charged to its client. Otherwise clients that open connections without
-//! end would take the link from all others.
+//! ordered, the flight is ordered among them and charged to its client. Otherwise clients that constantly open
+//! connections could take the link from all others.
 //!
-//! Bytes that the client sends during the flight stay in its socket: it can send nothing useful before it has the
-//! flight.
+//! Bytes that the client sends during the flight stay in its socket, because they cannot be useful before the client
+//! has the flight.
 
 use tls::Session;
 
@@ -11,15 +11,15 @@ use super::{EndContext, Ending, Order, Transmitter};
 use crate::connection::{Connections, HANDSHAKE_TIMEOUT};
 use crate::net::Socket;
 
-/// The maximum size of a flight sent as one job. The rest of a longer one, with a chain of dozens of certificates,
-/// follows as another job.
+/// The maximum size of a flight that is sent as one job. The rest of a longer flight, with a chain of dozens of
+/// certificates, follows as another job.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
 
 /// The maximum size of a handshake answer without a certificate: an alert, a retry, tickets.
 const ANSWER_BYTES_MAX: usize = 512;
 
 /// Returns whether a flight becomes a job. It does not if responses have no order, or if the session is resumed,
-/// because that flight is as short as an answer.
+/// because the flight is then as short as an answer.
 pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }

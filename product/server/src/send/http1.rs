@@ -1,4 +1,4 @@
-//! HTTP/1.1 responses on their way to the socket. Several small responses are gathered and leave together; a single
+//! HTTP/1.1 responses on their way to the socket. Several small responses are gathered and sent together; a single
 //! response takes the shortest path.
 
 use http::{HttpDate, Response};
@@ -10,17 +10,17 @@ use crate::connection::{Connection, Connections, Outgoing};
 use crate::net::Socket;
 use crate::storage::Storage;
 
-/// The maximum number of bytes sent to one connection in a turn, which one response may exceed. A socket buffer takes
-/// about this many.
+/// The maximum bytes sent to one connection per turn, which a single response may exceed. A socket buffer takes about
+/// this many.
 pub const BYTES_PER_TURN_MAX: u64 = 2 << 20;
 
-/// The maximum length of bodies that are copied behind the head. For the kernel this is cheaper than a second piece of
+/// The maximum length of bodies that are copied behind the head. That is cheaper for the kernel than a second piece of
 /// memory, and pipelined responses can share a system call.
 const COPIED_BYTES_MAX: u64 = 2 << 10;
 
-/// Pipelined small responses are gathered up to this many bytes before they are sent.
+/// The number of bytes of pipelined small responses that are gathered before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
-/// The minimum body size for corking. Such bodies take several system calls, so two more hardly matter.
+/// The minimum body size for corking. Such bodies take several system calls anyway, so two more hardly matter.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
 /// Responses of one connection, encoded one after the other.
@@ -30,14 +30,14 @@ pub struct Gathered {
     out: Vec<u8>,
 }
 
-/// The result of sending on the shortest path: the number of bytes that left immediately, and the fate of the rest.
+/// The result of sending on the shortest path: the number of bytes sent immediately, and what happened to the rest.
 pub struct SentNow {
     pub bytes: u64,
     pub outcome: Direct,
 }
 
 impl Gathered {
-    /// Appends bytes that belong to no response and leave before the next one.
+    /// Appends bytes that belong to no response and are sent before the next one.
     pub fn push(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -73,8 +73,8 @@ impl Transmitter {
         encode(connection, (response, is_last), date, self.reads.storage(), &mut self.gathered.out)
     }
 
-    /// Sends the gathered responses and then this body, as a job or immediately. Returns `None` for a job, and if the
-    /// responses wait for more to be gathered. `is_alone` is true if nothing else becomes ready in this turn.
+    /// Sends the gathered responses and then this body, as a job or immediately. Returns `None` if it became a job, or
+    /// if the responses wait for more to be gathered. `is_alone` is true if nothing else becomes ready in this turn.
     pub fn send_encoded(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -108,7 +108,7 @@ impl Transmitter {
         None
     }
 
-    /// Sends what was gathered for a connection; discards it if the connection has ended.
+    /// Sends the bytes gathered for a connection; discards them if the connection has ended.
     pub fn flush(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<SentNow> {
         if !connections.contains(at) {
             self.gathered.out.clear();

@@ -1,5 +1,4 @@
-//! The rate limit of clients. The responses of a client that has reached its limit wait; the responses of other clients
-//! continue.
+//! The rate limit per client. Responses of a client that has reached its limit wait; those of other clients continue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +13,7 @@ use crate::clients::ClientRate;
 #[derive(Default)]
 pub struct Limit {
     rate: Option<Arc<dyn ClientRate>>,
-    /// The waiting jobs, by the instant at which they may continue, then by their numbers.
+    /// The waiting jobs, by the time at which they may continue and then by their numbers.
     waiting: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     /// The waiting jobs, by slot.
     jobs: Vec<Option<JobId>>,
@@ -25,7 +24,7 @@ impl Limit {
         Limit { rate, ..Limit::default() }
     }
 
-    /// Sets another limit, or none. Waiting jobs keep their instants.
+    /// Sets another limit, or none. The times of waiting jobs do not change.
     pub fn set_rate(&mut self, rate: Option<Arc<dyn ClientRate>>) {
         self.rate = rate;
     }
@@ -42,7 +41,8 @@ impl Limit {
         }
     }
 
-    /// Returns whether a job about to be sent must wait because of the limit. If so, blocks it until its instant.
+    /// Returns whether a job that is about to be sent must wait because of the limit. If so, blocks it until it may
+    /// continue.
     pub fn holds(&mut self, scheduler: &mut Scheduler, id: JobId, client: u32, now: Nanos) -> bool {
         let Some(until) = self.rate.as_ref().and_then(|rate| rate.spend(client, 0, now)) else { return false };
         scheduler.on_wait(id, Why::Limit);
@@ -54,7 +54,7 @@ impl Limit {
         true
     }
 
-    /// Resumes the jobs whose instants have come.
+    /// Resumes the jobs whose time has come.
     pub fn release(&mut self, scheduler: &mut Scheduler, now: Nanos) {
         while let Some(Reverse((_, number, slot))) = self.waiting.peek().copied().filter(|Reverse((at, ..))| *at <= now)
         {
@@ -65,7 +65,7 @@ impl Limit {
         }
     }
 
-    /// The instant at which the next job may continue.
+    /// The time at which the next job may continue.
     pub fn timeout(&self) -> Option<Nanos> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
     }

@@ -1,4 +1,4 @@
-//! Estimates of the line's rate from the connections, used while responses are paced and no queue can be read.
+//! Estimates the line's rate from the connections, if responses are paced and no queue can be read.
 //!
 //! Mostly this costs no system call, because the byte ledger queries the kernel about each connection anyway.
 
@@ -22,7 +22,7 @@ pub(super) struct Script {
     pub change: Option<Change>,
     /// All looks so far, with the bytes charged before each.
     pub looks: Vec<(u64, Look)>,
-    /// The number of reports that no response was waiting.
+    /// The number of times that no response was reported waiting.
     pub idle: u32,
     /// The bytes received.
     pub received_bytes: u64,
@@ -38,7 +38,7 @@ impl Observer {
         }
     }
 
-    /// Restarts the estimate for the same line, beginning at this rate.
+    /// Restarts the estimate for the same line, starting at this rate.
     pub fn from(&self, rate: Rate) -> Observer {
         let first = Some(self.bounds.most.map_or(rate, |most| rate.min(most)));
         Observer { bounds: self.bounds, ..Observer::new(Bounds { first, ..self.bounds }) }
@@ -48,7 +48,7 @@ impl Observer {
         self.estimator.status(now)
     }
 
-    /// Records that no response waits.
+    /// Records that no response is waiting.
     pub fn on_idle(&mut self) {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
@@ -85,7 +85,7 @@ impl Observer {
         self.estimator.is_due(now)
     }
 
-    /// Ends the interval, in which the sender was late by `lateness`.
+    /// Ends the interval. `lateness` is that of the sender during the interval.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64, lateness: &Lateness) -> Option<Change> {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
@@ -96,7 +96,7 @@ impl Observer {
     }
 }
 
-/// The known state of the line.
+/// What is known about the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// The rate of a shaper at this interface, whose queue is read.
@@ -106,7 +106,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// The pace of sending, if one is known and enforced.
+    /// The pace of sending, if there is one and it is enforced.
     pub fn pace(&self) -> Option<Rate> {
         match self {
             Line::Read { rate, .. } => *rate,
@@ -114,7 +114,7 @@ impl Line {
         }
     }
 
-    /// Returns true if the line was found to be faster than one core can serve, and no maximum is configured: see
+    /// Returns true if the line was found to be faster than one core can serve and no maximum is configured: see
     /// [`is_fast`].
     pub fn is_unpaced(&self) -> bool {
         matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())

@@ -1,5 +1,6 @@
-//! The link: the scheduler that shares it, and everything that corrects the scheduler's model of it: the queue below if
-//! it can be read, what TCP reports as sent on each connection, and, if the queue cannot be read, what is acknowledged.
+//! The link: the scheduler that shares it, and everything that corrects the scheduler's model of it. If the queue below
+//! can be read, that is its length; on each connection, the bytes that TCP reports as sent; and if the queue cannot be
+//! read, the acknowledged bytes.
 
 use sched::line::{Bounds, Change, Look, Status as LineStatus, is_fast};
 use sched::{Correction, JobId, Presence, Reading, Scheduler};
@@ -13,28 +14,28 @@ use super::{Gauge, Line, Notice, Queued};
 use crate::connection::{Acknowledged, Connection, Connections};
 use crate::net::{Sink, Socket, Status};
 
-/// The log reports once that the event loop hands down this much in advance, after `LATE_CHECKS_MIN` checks in a row
-/// (calls of [`Link::check`], about a second each).
+/// The lead from which the log reports, once, that the event loop hands down in advance. It must be reached in
+/// `LATE_CHECKS_MIN` consecutive checks (calls of [`Link::check`], about one per second).
 const LATE_AHEAD_MIN: Nanos = Nanos::from_millis(5);
 const LATE_CHECKS_MIN: u32 = 5;
-/// A line about cross traffic is logged at most this often.
+/// The minimum interval between log lines about cross traffic.
 const CROSS_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
 pub struct Link {
     pub(super) scheduler: Scheduler,
     pub(super) gauge: Option<Gauge>,
-    /// The connections whose packets the gauge may see; empty without one.
+    /// The connections whose packets the gauge may see; empty without a gauge.
     pub(super) below: Below,
-    /// The estimator of the line's rate for a queue below that cannot be read; `None` if nothing is paced.
+    /// Estimates the line's rate if the queue below cannot be read; `None` if nothing is paced.
     pub(super) observer: Option<Observer>,
     pub(super) unacknowledged: Unacknowledged,
     notices: Vec<Notice>,
     cross_noticed_at: Option<Nanos>,
-    /// The number of successive checks at which the event loop was late, until that was logged.
+    /// The number of consecutive checks at which the event loop was late, until that has been logged.
     late_checks: u32,
 }
 
-/// The bounds if only a rate is configured.
+/// Returns the bounds if only a rate is configured.
 fn told(rate: Rate) -> Bounds {
     Bounds { least: None, first: Some(rate), most: Some(rate) }
 }
@@ -53,7 +54,7 @@ impl Link {
         }
     }
 
-    /// Sets the bounds between which the uplink's rate is searched, or that apply while its queue cannot be read.
+    /// Sets the bounds for the search of the uplink's rate. They also apply while a shaper's queue cannot be read.
     pub fn with_bounds(self, bounds: Option<Bounds>) -> Link {
         Link { observer: bounds.map(Observer::new), ..self }
     }
@@ -62,7 +63,8 @@ impl Link {
         &self.scheduler
     }
 
-    /// The scheduler, to report clients, classes and priorities to. Grants are requested only here.
+    /// Returns the scheduler, so that clients, classes and priorities can be reported to it. Grants are requested only
+    /// in this module.
     pub fn scheduler_mut(&mut self) -> &mut Scheduler {
         &mut self.scheduler
     }
@@ -72,12 +74,12 @@ impl Link {
         self.scheduler.jobs().get(job).map_or(0, |job| job.client)
     }
 
-    /// Returns what an operator should know, since the last call.
+    /// Returns the news for the operator since the last call.
     pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
         self.notices.drain(..)
     }
 
-    /// Returns true if we decide what leaves and when; the rate may not be known yet.
+    /// Returns true if this server decides what is sent and when. The rate may not be known yet.
     pub fn is_paced(&self) -> bool {
         self.observer.is_some()
     }
@@ -86,7 +88,7 @@ impl Link {
         self.scheduler.pacer().pace().rate.is_some()
     }
 
-    /// Returns true if the line's rate is not known yet: bytes leave as fast as sockets take them.
+    /// Returns true if the line's rate is not known yet, so that bytes are sent as fast as sockets take them.
     pub fn is_searching(&self) -> bool {
         self.is_paced() && !self.has_pace()
     }
@@ -101,7 +103,7 @@ impl Link {
         self.gauge.as_ref().is_some_and(Gauge::is_fresh)
     }
 
-    /// Returns what is known of the line; `None` if nothing is paced.
+    /// Returns what is known about the line; `None` if nothing is paced.
     pub fn line(&self, now: Nanos) -> Option<Line> {
         let observer = self.observer.as_ref()?;
         match self.gauge.as_ref().filter(|_| !self.is_blind()) {
@@ -112,13 +114,13 @@ impl Link {
         }
     }
 
-    /// Returns the rate of the line if it is known and kept, and the bytes that were handed down and have not left.
+    /// Returns the rate of the line if it is known and enforced, and the bytes that were handed down and have not left.
     pub fn rate_and_queue(&self, now: Nanos) -> (Option<Rate>, u64) {
         let pacer = self.scheduler.pacer();
         (pacer.pace().rate.filter(|_| self.is_paced()), pacer.ledger().bytes_below(now))
     }
 
-    /// Returns how the guard kept its promise; `None` if nothing was promised or sent.
+    /// Returns the longest wait and the guard's promise; `None` if nothing was promised or sent.
     pub fn longest_wait(&self) -> Option<Notice> {
         let (wait, responses) = (self.scheduler.order().longest_wait(), self.scheduler.jobs().most());
         let promised = self.scheduler.wait_bound(Framing::ETHERNET)?.with(responses);
@@ -137,7 +139,7 @@ impl Link {
         self.notice_late();
     }
 
-    /// Logs once that the processor is busy: a lasting state that an operator can change.
+    /// Logs, once, that the processor is busy, because that is a lasting state that an operator can change.
     fn notice_late(&mut self) {
         let ahead = self.scheduler.pacer().lateness().ahead();
         self.late_checks = match self.late_checks {
@@ -164,7 +166,7 @@ impl Link {
         }
     }
 
-    /// Corrects the scheduler's model by reading the queue below, when a grant is about to depend on it.
+    /// Corrects the scheduler's model by reading the queue below, if a grant is about to depend on it.
     pub(super) fn measure(&mut self, connections: &Connections<impl Socket>, now: Nanos, clock: &impl Fn() -> Nanos) {
         let Some(gauge) = &mut self.gauge else { return };
         if self.scheduler.link_timeout().is_none_or(|at| at > now) {
@@ -180,7 +182,7 @@ impl Link {
         self.scheduler.pacer_mut().on_reading(now, reading);
     }
 
-    /// Ends the interval if it is over, and sets the pace that the line allows.
+    /// Ends the interval if it is over, and applies the pace that the line permits.
     pub(super) fn follow(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
@@ -200,8 +202,8 @@ impl Link {
         }
     }
 
-    /// Returns whether an estimated pace is enforced by pacing; under a configured maximum it is. On a fast line
-    /// no pace is set, not even to drain a queue.
+    /// Returns whether an estimated pace is worth enforcing. Under a configured maximum it is. On a fast line no pace
+    /// is enforced, not even to drain a queue.
     fn is_worth_pacing(&self, now: Nanos, pace: Rate) -> bool {
         let Some(LineStatus { rate, bounds, .. }) = self.observer.as_ref().map(|observer| observer.status(now)) else {
             return true;
@@ -209,8 +211,8 @@ impl Link {
         bounds.most.is_some() || !is_fast(rate.unwrap_or(pace))
     }
 
-    /// Looks at connections with unacknowledged bytes. While the rate is searched, those that the search does not need
-    /// take turns.
+    /// Looks at connections with unacknowledged bytes. While the rate is searched, connections that the search does not
+    /// need take turns.
     fn look_at_unacknowledged(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
@@ -238,9 +240,9 @@ impl Link {
         }
     }
 
-    /// Reports to the estimator that no response waits for the line: an interval without a backlog reveals nothing of
-    /// the line's rate. A silent WebSocket, a slow program, a client that has stopped reading and a class at its maximum
-    /// rate leave the line empty; bytes in a full socket wait for it.
+    /// Reports to the estimator that no response waits for the line, because an interval without a backlog reveals
+    /// nothing about the line's rate. An idle WebSocket, a slow program, a client that has stopped reading and a class
+    /// at its maximum rate leave the line empty; bytes in a full socket do wait for the line.
     pub(super) fn note_idle(&mut self) {
         let is_backlogged = !self.scheduler.order().is_idle() || self.unacknowledged.has_full();
         if (self.scheduler.jobs().is_empty() || !is_backlogged)
@@ -250,8 +252,8 @@ impl Link {
         }
     }
 
-    /// Records that something was handed down on a connection, and charged. If others' bytes wait below us, one write
-    /// at a time is watched.
+    /// Records that bytes were handed down on a connection and charged. If others' bytes wait below us, one write at a
+    /// time is watched.
     pub(super) fn note_written(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if self.bypasses_link(&connections[at]) {
             return;
@@ -278,7 +280,7 @@ impl Link {
         }
     }
 
-    /// Removes a connection that is acknowledged or ends.
+    /// Removes a connection from the list because everything on it is acknowledged, or because it ends.
     pub(super) fn unlist(&mut self, at: usize, connections: &mut Connections<impl Socket>) {
         let connection = &mut connections[at];
         connection.delivery.was_full = false;
@@ -293,9 +295,9 @@ impl Link {
         !self.is_searching() || connection.delivery.was_full || self.unacknowledged.spend_look()
     }
 
-    /// Charges the link only for the bytes that TCP sent, not for those that wait in the socket for the window. Over a
-    /// long path a response keeps about two segments in the socket in every round trip. If they were charged, the link
-    /// would idle for as long as they take to send.
+    /// Settles the account with the bytes that TCP has sent, so that the link is not charged for those that wait in the
+    /// socket for the window. On a long path, a response keeps about two segments in the socket in every round trip. If
+    /// they were charged, the link would idle for as long as they take to send.
     pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_charged_for(connection) {
             let status = connection.socket.status();
@@ -313,7 +315,7 @@ impl Link {
         self.observe(now, connection.client, look);
     }
 
-    /// Reports received bytes to the estimator: many of them may fill the queue in front of the server.
+    /// Reports received bytes to the estimator, because many of them may fill the queue in front of the server.
     pub fn note_received(&mut self, connection: &Connection<impl Socket>, bytes: usize) {
         if self.is_charged_for(connection)
             && let Some(observer) = &mut self.observer
@@ -322,7 +324,7 @@ impl Link {
         }
     }
 
-    /// Charges the link for acknowledgements of payload that was received.
+    /// Charges the link for acknowledgements of received payload.
     pub fn on_received(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, payload_bytes: usize) {
         self.note_received(connection, payload_bytes);
         if self.is_charged_for(connection) {
@@ -333,7 +335,7 @@ impl Link {
         }
     }
 
-    /// Settles after the last byte of a response, when no further look may follow.
+    /// Settles the account after the last byte of a response, when there may be no further look.
     pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
         if !self.is_charged_for(connection) {
             return;
@@ -346,7 +348,7 @@ impl Link {
         self.observe(now, connection.client, look);
     }
 
-    /// Settles if that is worth a system call; `is_again` says that there will be another time.
+    /// Settles the account if that is worth a system call. `is_again` is true if there will be another opportunity.
     pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, is_again: bool) {
         match self.is_charged_for(connection) && self.may_look(connection) {
             true if is_again => self.settle(now, connection),
@@ -355,7 +357,7 @@ impl Link {
         }
     }
 
-    /// Settles when the connection ends.
+    /// Settles the account when the connection ends.
     pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_charged_for(connection) && self.may_look(connection) {
             let (correction, look) = connection.delivery.close(now, &connection.socket.status());
@@ -370,27 +372,27 @@ impl Link {
         self.is_paced() && !connection.peer.is_local
     }
 
-    /// Returns whether the responses of a connection leave without grants of the line, because its client is not
-    /// reached over the line.
+    /// Returns whether the responses of a connection are sent without grants of the line, because its client is reached
+    /// without the uplink.
     pub(super) fn bypasses_link(&self, connection: &Connection<impl Socket>) -> bool {
         self.is_paced() && connection.peer.is_local
     }
 
-    /// Begins to send on a connection of a client that is now known.
+    /// Starts to send on a connection whose client is now known.
     pub fn begin(&self, connection: &Connection<impl Socket>) {
         if self.bypasses_link(connection) {
             connection.socket.tcp().inspect(|tcp| tcp.take_all());
         }
     }
 
-    /// Charges wire bytes that left on a connection without a grant.
+    /// Charges wire bytes that were sent on a connection without a grant.
     pub(super) fn correct_on(&mut self, now: Nanos, connection: &Connection<impl Socket>, charge_bytes: u64) {
         if self.is_charged_for(connection) {
             self.correct(now, charge_bytes);
         }
     }
 
-    /// Charges wire bytes that left without a grant.
+    /// Charges wire bytes that were sent without a grant.
     pub fn correct(&mut self, now: Nanos, charge_bytes: u64) {
         if self.is_paced() {
             let is_gauged = self.is_gauged();

@@ -1,4 +1,4 @@
-//! The response write path. It sends exactly the bytes that the scheduler grants.
+//! The write path of responses, which sends exactly the bytes that the scheduler grants.
 //!
 //! A [`Transmitter`] holds the responses that are being sent and requests grants from its [`sched::Scheduler`]. With
 //! shaping `off`, every worker has a transmitter without a rate, which only orders the responses that are ready in the
@@ -60,26 +60,26 @@ use crate::exchange_id::ExchangeId;
 use crate::limits::Patience;
 use crate::net::Socket;
 
-/// The maximum length of a turn before events are handled again. A slow disk adds one system call to it.
+/// The maximum length of a turn before events are handled again. A slow disk may add one system call.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
-/// The maximum number of grants in one turn before events are handled again. 64 segments take 77 ms at 10 Mbit/s and
-/// 0.8 ms at 1 Gbit/s, so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
+/// The maximum number of grants per turn before events are handled again. 64 segments take 77 ms at 10 Mbit/s and 0.8
+/// ms at 1 Gbit/s, so pacing ends a turn long before this limit; without a rate, the limit bounds a turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
 
-/// The rule that decides whose bytes leave first.
+/// The rule that decides which bytes are sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// No order: each response leaves as soon as it is ready, and small ones take the shortest path.
+    /// No order: each response is sent as soon as it is ready, and small ones take the shortest path.
     Arrival,
     /// The policy orders the responses that are ready in the same turn.
     Turn,
     /// The kernel orders packets by their marks.
     Marks,
-    /// The policy orders all responses, which leave at the pace of the uplink.
+    /// The policy orders all responses, which are sent at the pace of the uplink.
     Pace,
 }
 
-/// The order of responses and their path to the sockets. Each part of the work has its own field.
+/// The order of responses and their path to the sockets. Each field does a separate part of the work.
 pub struct Transmitter {
     pub link: Link,
     pub sendings: Sendings,
@@ -90,11 +90,11 @@ pub struct Transmitter {
     patience: Patience,
     departures: Vec<Departure>,
     pub order: Order,
-    /// Set if a response that is ready alone need not become a job while nothing is paced or marked.
+    /// True if a response that is the only ready one need not become a job, because nothing is paced or marked.
     pub is_direct: bool,
     pub gathered: Gathered,
-    /// The bytes of interim responses that the socket of an HTTP/1.1 connection has not taken, by exchange. They leave
-    /// with the next response.
+    /// By exchange, the bytes of interim responses that the socket of an HTTP/1.1 connection has not taken. They are
+    /// sent with the next response.
     pub put_off: HashMap<ExchangeId, Counted>,
 }
 
@@ -116,12 +116,12 @@ impl Transmitter {
         }
     }
 
-    /// Returns whether responses leave at the pace of the uplink.
+    /// Returns whether responses are sent at the pace of the uplink.
     pub fn is_paced(&self) -> bool {
         self.order == Order::Pace
     }
 
-    /// Returns true if nothing is being sent or read, every departure is reported, and no look is due.
+    /// Returns true if nothing is being sent or read, every departure has been reported, and no look is due.
     pub fn is_idle(&self, connections: &Connections<impl Socket>, now: Nanos) -> bool {
         let is_look_due = look_at(&self.link).is_some_and(|at| at <= now);
         self.link.scheduler.jobs().is_empty()
@@ -131,8 +131,8 @@ impl Transmitter {
             && !is_look_due
     }
 
-    /// Sends what the scheduler grants, until it grants nothing or the turn is over. Returns the instant of the next
-    /// call, which may have passed, or `None` if only an event can change anything.
+    /// Sends what the scheduler grants, until it grants nothing or the turn is over. Returns the time of the next call,
+    /// possibly in the past; `None` if only an event can change anything.
     pub fn run(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(connections, began_at);
@@ -155,19 +155,19 @@ impl Transmitter {
         self.poll_timeout(connections)
     }
 
-    /// The instant at which [`Transmitter::run`] must be called next; `None` if only an event can change anything.
+    /// The time at which [`Transmitter::run`] must be called next; `None` if only an event can change anything.
     pub fn poll_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
         let grant_at = self.link.scheduler.poll_timeout();
         [grant_at, self.link_timeout(connections)].into_iter().flatten().min()
     }
 
-    /// The instant at which anything is due, except a grant of a job that does not use the link.
+    /// The time at which something is due, other than a grant of a job that bypasses the link.
     fn link_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
         let (grant_at, look_at) = (self.link.scheduler.link_timeout(), look_at(&self.link));
         [grant_at, self.limit.timeout(), connections.timeout(), look_at].into_iter().flatten().min()
     }
 
-    /// Frees table slots behind the last one in use.
+    /// Frees table slots after the last one in use.
     pub fn shrink(&mut self) {
         let slots = self.link.scheduler.shrink();
         self.sendings.truncate(slots);
@@ -191,15 +191,15 @@ impl Transmitter {
     }
 }
 
-/// Marks a connection to be reset if its orderly end would signal to the client that this body is complete.
+/// Marks a connection to be reset, if closing it normally would make the client believe that this body is complete.
 fn cut(connection: &mut Connection<impl Socket>, body: &Body) {
     if body.pipe().is_some_and(Pipe::ends_by_close) {
         connection.reset();
     }
 }
 
-/// The instant at which connections must be looked at next. `None` while the queue below can be read, because the looks
-/// then reveal nothing new.
+/// The time at which connections must be looked at next; `None` while the queue below can be read, because looks reveal
+/// nothing more then.
 fn look_at(link: &Link) -> Option<Nanos> {
     link.unacknowledged.look_at().filter(|_| link.observer.is_some() && link.is_blind())
 }

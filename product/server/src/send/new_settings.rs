@@ -1,4 +1,4 @@
-//! New settings for a write path that is in use. They apply from the next grant on.
+//! New settings for a write path in use. They apply from the next grant on.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{Gauge, Link, Transmitter};
 use crate::clients::ClientRate;
 use crate::limits::Patience;
 
-/// The settings of the link that an operator may change. Whether the link is paced cannot change.
+/// Settings of the link that an operator may change. They cannot change whether the link is paced.
 pub struct LinkSettings {
     pub scheduler: Settings,
-    /// The settings of the line; `None` continues the search for the rate with the current estimate.
+    /// The settings of the line; `None` to continue the search for the rate with the current estimate.
     pub line: Option<LineSettings>,
 }
 
@@ -25,7 +25,7 @@ pub struct LineSettings {
 }
 
 impl LinkSettings {
-    /// Applies the settings. No grant may be outstanding.
+    /// Applies the settings. There must be no outstanding grant.
     pub fn apply_to(self, now: Nanos, link: &mut Link) {
         if let Some(LineSettings { bounds, gauge }) = self.line {
             link.observer = bounds.map(Observer::new);
@@ -39,8 +39,7 @@ impl LinkSettings {
     }
 }
 
-/// The limits of clients: the minimum rate of a reader, and the maximum rate of one client, where `None` means
-/// unlimited.
+/// Limits of clients: the minimum rate of a reader, and the maximum rate of one client, which is `None` if unlimited.
 pub struct ReaderSettings {
     pub patience: Patience,
     pub client_rate: Option<Arc<dyn ClientRate>>,

@@ -5,18 +5,19 @@ use units::{Nanos, Rate};
 
 use super::Line;
 
-/// The age at which an estimate counts as old: a line that was not full for this long may have changed. Cable and radio
-/// change within the hour, and DSL resynchronises.
+/// The age at which an estimate counts as old. A line that was not full for this long may have changed: cable and radio
+/// links change within an hour, and DSL resynchronises.
 const OLD: Nanos = Nanos::from_secs(600);
 
-/// News about the link for the operator, each one line of the log.
+/// News about the link for the operator. Each is one line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Bytes of other programs wait in the queue that our responses pass.
+    /// Bytes of other programs wait in the queue through which our responses pass.
     CrossTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
-    /// The longest wait compared with the guard's promise, reported at the end.
+    /// The longest wait, compared with the guard's promise; reported at the end.
     LongestWait { wait: Nanos, responses: u64, promised: Nanos },
-    /// The event loop gets the processor late, so that bytes for this much link time are handed down ahead of time.
+    /// The event loop is scheduled late by the processor, so that bytes for this much link time are handed down ahead
+    /// of time.
     Late { ahead: Nanos },
     /// The queue below can no longer be read.
     QueueLost { interface: String, why: String, rate: Rate },
