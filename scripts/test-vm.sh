@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run=${WEIR_VM_RUN:-../shared/tools/vm-run}
-timeout_s=${WEIR_VM_TIMEOUT_S:-1500}
+timeout_s=${WEIR_VM_TIMEOUT_S:-3000}
 modules="sch_prio sch_netem sch_fq sch_fq_codel sch_cake sch_htb sch_tbf sch_ingress cls_bpf veth tun tls nft_chain_nat nft_redir br_netfilter"
 
 skip() {
@@ -41,8 +41,9 @@ done >"$target/test-vm.sh"
     echo 'tc qdisc del dev lo root'
     for program in "${programs[@]}"; do
         # One at a time: two emulated processors, and tests that fill links.
-        # The verdicts of `weir attach --try` are of 60 s of traffic on free processors: `make test` has them in virtual time.
-        echo "$program --test-threads 1 --nocapture --skip trial::a_gain --skip trial::without_a_queue --skip trial::a_trial_of_a_rate || failed=1"
+        # The verdicts of `weir attach --try` and the parts of a link need free processors: `make test` has them in virtual time.
+        skipped="--skip trial::a_gain --skip trial::without_a_queue --skip trial::a_trial_of_a_rate --skip classes::the_link_is"
+        echo "$program --test-threads 1 --nocapture $skipped || failed=1"
     done
     # shellcheck disable=SC2016  # expanded inside
     echo 'exit "${failed:-0}"'

@@ -63,6 +63,27 @@ impl Cgroup {
         self.id != 0
     }
 
+    /// Returns true if the group has processes, and each of these is in another network namespace, as in a container.
+    pub fn has_own_network(&self) -> bool {
+        let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
+        let (Ok(root), Ok(here)) = (cgroup_root(), network("self")) else { return false };
+        let mut has_others = false;
+        let mut folders = vec![root.join(&self.path)];
+        while let Some(folder) = folders.pop() {
+            let processes = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            for found in processes.lines().filter_map(|process| network(process).ok()) {
+                if found == here {
+                    return false;
+                }
+                has_others = true;
+            }
+            let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
+            folders
+                .extend(inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|of| of.path()));
+        }
+        has_others
+    }
+
     /// The number of groups above this one.
     fn level(&self) -> u8 {
         self.path.split('/').filter(|part| !part.is_empty()).count().min(u8::MAX.into()) as u8

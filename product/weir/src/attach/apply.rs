@@ -77,6 +77,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
             failed.push(saved.interface.as_str());
             continue;
         }
+        saved.classes.routed().iter().for_each(|said| eprintln!("weir: {said}"));
         match apply(saved, &args.file, until) {
             Ok(outcome) => crate::uplink::print(&said(saved, &outcome))?,
             Err(error) => {
@@ -180,7 +181,7 @@ impl Watched {
     fn look(&mut self, args: &Args, saved: &Saved, is_first: bool) -> Result<(), Failure> {
         let name = &saved.interface;
         // A unit that is started later has its group then.
-        let missing = saved.classes.missing().into_iter().next();
+        let missing = saved.classes.missing().into_iter().chain(saved.classes.routed()).next();
         self.note(&format!("the classes of {name}"), missing);
         let outcome = apply(saved, &args.file, Instant::now());
         let was_failed = self.failures.contains_key(name);

@@ -52,6 +52,19 @@ impl SavedClasses {
         };
         absent.map(said).collect()
     }
+
+    /// Names the control groups of containers for which this host routes. Their packets arrive without a socket, so no rule
+    /// for a control group matches them.
+    pub fn routed(&self) -> Vec<String> {
+        let routed = self.cgroups.iter().filter(|(_, path)| Cgroup::of(path).has_own_network());
+        let said = |(place, path): &(String, String)| {
+            format!(
+                "{place}: key `class.rule.cgroup`: \"{path}\" has a network of its own: packets that this host routes \
+                 for it do not match; write their port, or a mark"
+            )
+        };
+        routed.map(said).collect()
+    }
 }
 
 /// The settings of an interface against which its classes are checked.

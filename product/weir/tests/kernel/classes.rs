@@ -83,6 +83,13 @@ fn with_a_minimum_rate() -> String {
     text + "[[uplink.class]]\nname = \"rest\"\nweight = 9\n"
 }
 
+/// The queues and classes of the interface. A flow of fq_codel is a class while it has a packet.
+fn tree(network: &Network) -> String {
+    let classes = network.command("tc class show dev uplink");
+    let classes: Vec<&str> = classes.lines().filter(|line| !line.starts_with("class fq_codel ")).collect();
+    network.command("tc qdisc show dev uplink") + &classes.join("\n")
+}
+
 /// Connections of a server on this port: the server's ends and the client's ends.
 fn connections(network: &Network, port: u16) -> Vec<(TcpStream, TcpStream)> {
     let address = SocketAddr::new(network.cable.address().ip(), port);
@@ -141,7 +148,7 @@ fn the_link_is_divided_as_the_file_says() {
 fn classes_are_kept_listed_saved_and_leave_nothing() {
     let (Some(network), folder) = (Network::new(), Folder::new("classes")) else { return };
     let file = folder.file();
-    let qdiscs = || network.command("tc qdisc show dev uplink") + &network.command("tc class show dev uplink");
+    let qdiscs = || tree(&network);
     let before = qdiscs();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, FILE).unwrap();
@@ -189,7 +196,7 @@ fn mistakes_are_refused_and_change_nothing() {
     if !attached(&network, &apply) {
         return;
     }
-    let tree = || network.command("tc qdisc show dev uplink") + &network.command("tc class show dev uplink");
+    let tree = || tree(&network);
     let before = tree();
     for (from, to, said) in [
         ("weight = 3", "weight = 0", ":8: key `class.weight`: 0: expected a number from 1 to 1000"),
@@ -219,18 +226,69 @@ fn mistakes_are_refused_and_change_nothing() {
     assert!(network.refused(&apply).contains("run `weir uplink down uplink` first"));
 }
 
+/// Returns the folder of the control groups, if a group with this name can be made there.
+fn root_for(name: &str) -> Option<&'static Path> {
+    let has_all = |root: &&Path| root.join("cgroup.procs").exists() && root.join("cgroup.subtree_control").exists();
+    let can_make =
+        |root: &&Path| fs::create_dir(root.join(name)).and_then(|()| fs::remove_dir(root.join(name))).is_ok();
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+    let root = roots.into_iter().find(has_all).filter(can_make);
+    if root.is_none() {
+        println!("SKIPPED: no group of processes of version 2 can be made");
+    }
+    root
+}
+
+/// The host routes for this container, whose sockets are in another network namespace. No packet matches its control
+/// group. `weir apply` did not report it: the class of podman's container stayed empty.
+#[test]
+fn a_cgroup_with_a_network_of_its_own_is_named() {
+    let (Some(network), folder) = (Network::new(), Folder::new("container")) else { return };
+    let name = format!("weir-container-{}", std::process::id());
+    let Some(root) = root_for(&name) else { return };
+    let file = folder.file();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, FILE.replace("port = 8081\n", &format!("cgroup = \"{name}\"\n"))).unwrap();
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    // Above the process, as an engine's group of all its containers is.
+    let inner = root.join(&name).join("inner");
+    fs::create_dir_all(&inner).unwrap();
+    let words = ["--net", "sleep", "60"];
+    let mut container = std::process::Command::new("unshare").args(words).spawn().unwrap();
+    fs::write(inner.join("cgroup.procs"), container.id().to_string()).unwrap();
+    // `unshare` enters its network before it becomes the other program.
+    let path = format!("/proc/{}/comm", container.id());
+    while fs::read_to_string(&path).unwrap() != "sleep\n" {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let apply = format!("apply --file {}", file.display());
+    let said = || String::from_utf8(network.weir(&apply).stderr).unwrap();
+    let rule = || classes(&network)[1]["rules"][0].as_str().unwrap().to_string();
+    let with_container = (said(), rule());
+    container.kill().unwrap();
+    container.wait().unwrap();
+    let mut here = network.start(&format!("apply --watch --file {}", file.display()));
+    fs::write(inner.join("cgroup.procs"), here.id().to_string()).unwrap();
+    let with_own = (said(), rule());
+    here.kill().unwrap();
+    here.wait().unwrap();
+    fs::remove_dir(&inner).unwrap();
+    fs::remove_dir(root.join(&name)).unwrap();
+    let expected = format!("key `class.rule.cgroup`: \"{name}\" has a network of its own");
+    assert!(with_container.0.contains(&expected), "{with_container:?}");
+    assert_eq!(with_container.1, format!("cgroup \"{name}\", with a network of its own"));
+    assert_eq!(with_own, (String::new(), format!("cgroup \"{name}\"")));
+}
+
 /// A unit's cgroup appears after the attach, and is created again when the unit restarts.
 #[test]
 fn a_cgroup_that_comes_or_is_made_anew_is_found() {
     let (Some(network), folder) = (Network::new(), Folder::new("cgroup")) else { return };
-    let has_all = |root: &&Path| root.join("cgroup.procs").exists() && root.join("cgroup.subtree_control").exists();
-    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    let (file, name) = (folder.file(), format!("weir-watched-{}", std::process::id()));
-    let can_make =
-        |root: &&Path| fs::create_dir(root.join(&name)).and_then(|()| fs::remove_dir(root.join(&name))).is_ok();
-    let Some(root) = roots.into_iter().find(has_all).filter(can_make) else {
-        return println!("SKIPPED: no group of processes of version 2 can be made");
-    };
+    let name = format!("weir-watched-{}", std::process::id());
+    let Some(root) = root_for(&name) else { return };
+    let file = folder.file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, FILE.replace("port = 8081\n", &format!("cgroup = \"{name}\"\n"))).unwrap();
     if !attached(&network, "attach uplink --rate 9mbit --no-watch") {

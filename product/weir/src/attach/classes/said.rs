@@ -50,11 +50,16 @@ fn conditions(rule: &Rule) -> Vec<(&'static str, String)> {
     found.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-/// Formats the conditions of a rule on one line. A control group that does not exist matches no packets.
+/// Formats the conditions of a rule on one line. A control group that does not exist, or whose packets this host routes,
+/// matches no packets.
 fn said(rule: &Rule) -> String {
     let words: Vec<String> = conditions(rule).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
-    let is_gone = rule.cgroup.as_ref().is_some_and(|cgroup| !cgroup.is_there());
-    format!("{}{}", words.join(", "), if is_gone { ", which is not there" } else { "" })
+    let more = match &rule.cgroup {
+        Some(cgroup) if !cgroup.is_there() => ", which is not there",
+        Some(cgroup) if cgroup.has_own_network() => ", with a network of its own",
+        _ => "",
+    };
+    words.join(", ") + more
 }
 
 /// Formats a table of the classes, with their rules in the order in which they are tried; empty without classes.
