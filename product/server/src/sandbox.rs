@@ -3,8 +3,9 @@
 //! them still provides that one.
 //!
 //! Both apply to a thread and are inherited, so this runs before there is another thread. System calls are refused by a
-//! list of dangerous ones: the calls made by the allocator, the threads and the TLS library of another build are not
-//! known, and a server that ends at an unknown call is worse than one that fails at a known one.
+//! list of dangerous ones, not permitted by a list of needed ones: the calls that the allocator, the threads and the
+//! TLS library of another build make are not known, and a server that dies at an unlisted call would be worse than the
+//! gap.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -130,8 +131,8 @@ const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_kexec_file_load,
 ];
 
-/// The socket families in use: for TCP and UDP, for the service manager and `weir reload`, and for reading the
-/// interface's queue.
+/// The socket families in use: INET for TCP and UDP, UNIX for the service manager and `weir reload`, NETLINK for
+/// reading the interface's queue.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWUSER,
@@ -172,8 +173,8 @@ fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
 }
 
 /// Returns the start of a filter that makes x32 calls appear not to exist. They are a second set of call numbers on
-/// x86-64, each with this bit, and would not be recognised under those numbers. The rest of the filter handles the
-/// other calls.
+/// x86-64, each with this bit, and the rest of the filter would not recognise them under those numbers. The rest of the
+/// filter handles the other calls.
 fn x32_is_unknown() -> BpfProgram {
     const BIT: u32 = 1 << 30;
     const NUMBER_AT: u32 = 0;

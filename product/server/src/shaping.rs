@@ -33,7 +33,8 @@ pub enum ShapingKind {
     Paced,
     /// Ordered by a queueing discipline with a few priorities.
     Bands,
-    /// The same with the papers' rule: a response moves to a better band at once ([`crate::send::Raise::AtOnce`]).
+    /// The same as the bands, with the papers' rule: a response moves to a better band at once
+    /// ([`crate::send::Raise::AtOnce`]).
     BandsAtOnce,
     /// Unpaced: as fast as sockets accept data.
     Off,
@@ -49,7 +50,7 @@ pub struct ShapingOptions {
     pub client_share: ClientShareSpec,
     /// The share of the guard, in thousandths.
     pub guard_permille: u32,
-    /// The share of the link that cross traffic in the same queue keeps, in thousandths.
+    /// The share of the link that is kept for cross traffic in the same queue, in thousandths.
     pub cross_permille: u32,
     pub uplink: UplinkRate,
     /// Rates that were measured before.
@@ -62,7 +63,7 @@ impl ShapingOptions {
         self.counted_classes().map_or(self.policy.to_string(), |classes| format!("{} in {classes}", self.policy))
     }
 
-    /// Routes learn one index, for the order by size.
+    /// Returns an error for an order that needs another learned index than the index of the order by size.
     fn check_indices(&self) -> Result<(), ShapingError> {
         let of_classes = self.classes.iter().flat_map(|table| &table.classes).map(|class| &class.order);
         let mut orders = of_classes.chain([self.policy.order()]).map(|order| PolicySpec::from(order.clone()));
@@ -85,42 +86,45 @@ pub struct ShapingChoice {
     pub policy: PolicySpec,
     pub classes: Option<ClassTable>,
     pub pace: Pace,
-    /// The range in which the line's rate is searched while no queue below can be read, if we pace.
+    /// The range in which the line's rate is searched while no queue below can be read; `None` unless responses are
+    /// paced.
     pub bounds: Option<Bounds>,
-    /// The key of the line, interface and gateway, under which its rate is kept.
+    /// The key under which the line's rate is kept, made of interface and gateway.
     pub place: Option<String>,
-    /// The link's own rate, if one is known; the pace may be below it.
+    /// The link's own rate, if known; the pace may be lower.
     pub link: Option<Rate>,
-    /// The way clients share the link. It applies if the order is over time, so not with shaping off.
+    /// The way clients share the link. It applies only to an order over time, so not with shaping off.
     pub client_share: ClientShareSpec,
     pub guard_permille: u32,
-    /// Reads the queue below, if there is one that can be read.
+    /// Reads the queue below the server, if there is one that can be read.
     pub gauge: Option<Gauge>,
     /// Marks packets, if a queueing discipline below sorts them.
     pub marker: Option<Marker>,
-    /// The priority of packets that belong to no response, for the listening socket.
+    /// The priority of packets that belong to no response; it is set on the listening socket.
     pub control_priority: Option<u32>,
     /// A line for the operator: the shaping, and the reason for it.
     pub why: String,
 }
 
-/// The lead of a grant over the link falling idle, on links where lateness is lost time: about the duration of a
-/// wake-up on a busy machine. CAKE keeps no tokens, and is paced at its full rate.
+/// How far ahead of the link falling idle a grant is given, on links where lateness is lost time: about the duration of
+/// a wake-up on a busy machine. CAKE keeps no tokens, so a late packet loses link time, and CAKE is paced at its full
+/// rate.
 const AHEAD: Nanos = Nanos::from_micros(300);
-/// The link time of a burst if the kernel orders. The server is woken when half of it is left, and must be in time, or
-/// worse bands get the link. Bytes of the burst delay no better response; they only keep their band.
+/// The duration of a burst at the link's rate, if the kernel orders packets. The server is woken when half of the burst
+/// is left, and must act before it ends, or worse bands get the link. The bytes of a burst delay no better response;
+/// they only keep their band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
-/// The fraction of a rate kept from before a restart that is used initially, in thousandths: the line may have become
-/// slower.
+/// The fraction of a remembered rate that is used after a restart, in thousandths: the line may have become slower
+/// meanwhile.
 const KNOWN_PERMILLE: u32 = 900;
-/// The number of unsent bytes at which a paced socket is full, and the minimum burst: just above two segments with or
-/// without timestamps. One is being sent while the next waits, and no response sits in a socket buffer where it can no
+/// The number of unsent bytes at which a paced socket is full, and the minimum burst: just above two segments, with or
+/// without timestamps. One segment is being sent while the next one waits; more bytes in a socket buffer could no
 /// longer be overtaken.
 const UNSENT_BYTES: u64 = 2 * 1460 + 1;
 
 impl ShapingChoice {
-    /// Chooses the shaping for one listening address. A part that is not available is an error if it was requested by
-    /// name. The pace is an exception: if unknown, it is searched.
+    /// Chooses the shaping for one listening address. A part that is requested by name but not available is an error,
+    /// except the pace: if its rate is unknown, it is searched.
     pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
         options.check_indices()?;
         if options.uplink == UplinkRate::Off {
@@ -143,8 +147,8 @@ impl ShapingChoice {
         }
     }
 
-    /// Chooses the shaping for several addresses. If the kernel orders, it must do so for all of them; pacing uses the
-    /// first.
+    /// Chooses the shaping for several addresses. If the kernel orders packets, it must do so for all addresses; pacing
+    /// uses the first.
     pub fn find_for_all(options: &ShapingOptions, listen: &[SocketAddr]) -> Result<ShapingChoice, ShapingError> {
         let (first, others) = listen.split_first().expect("at least one address");
         let choice = ShapingChoice::find(options, *first)?;
@@ -231,19 +235,19 @@ impl ShapingChoice {
         }
     }
 
-    /// Returns true if HTTP/3 is ordered too, or no order was requested. If the kernel orders by marks, a client takes
-    /// packets of one connection that overtake each other for lost ones, and the bytes that a connection has below
-    /// cannot be distinguished from those of others on its socket.
+    /// Returns true if HTTP/3 responses are ordered too, or no order was requested. The kernel cannot order HTTP/3 by
+    /// marks: a client takes packets of one connection that overtake each other for lost ones, and the queued bytes of
+    /// a connection cannot be told apart from those of others on the same socket.
     pub fn orders_http3(&self) -> bool {
         self.is_paced() || self.marker.is_none()
     }
 
-    /// Returns true if the server decides what leaves and when. The rate may not be known yet.
+    /// Returns true if the server decides which bytes are sent at which time. The rate may still be unknown.
     pub fn is_paced(&self) -> bool {
         self.bounds.is_some()
     }
 
-    /// The capabilities that marking packets needs in a server that gives up root's privileges.
+    /// The capabilities that a server without root's privileges needs to mark packets.
     pub fn capabilities(&self) -> CapabilitySet {
         match &self.marker {
             // Priorities above 6, at every change of band.
@@ -258,26 +262,26 @@ impl ShapingChoice {
         Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// The maximum time that a waiting response goes without a byte; `None` if nothing is guaranteed, for lack of a
-    /// rate or a guard.
+    /// The maximum time that a waiting response goes without a byte; `None` if there is no guarantee, because the rate
+    /// is unknown or there is no guard.
     pub fn wait_bound(&self) -> Option<WaitBound> {
         self.scheduler().wait_bound(Framing::ETHERNET)
     }
 
-    /// The number of bytes by which a client may be ahead of its share, if clients share the link.
+    /// The number of bytes that a client may receive ahead of its share, if clients share the link.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
         // Turns are fair without an allowance.
         self.client_share().filter(|_| !self.policy.is_fair()).map(|share| share.allowance_bytes)
     }
 
-    /// Returns true if the order depends only on the responses that are ready, so that a single one needs no place in
-    /// it. A client's share is an account of the responses that wait for each other.
+    /// Returns true if the order depends only on the responses that are ready, so that a response that is alone needs
+    /// no place in it. If clients share the link, the account of their shares is a memory.
     pub fn is_memoryless(&self) -> bool {
         let order = self.policy.build_among_clients(None);
         self.classes.is_none() && !order.follows_jobs() && !order.needs_path()
     }
 
-    /// The guard, which applies in addition to the ranks.
+    /// The guard against starvation, which applies in addition to the ranks.
     pub fn guard(&self) -> Guard {
         Guard::new(self.guard_permille)
     }
@@ -293,8 +297,8 @@ impl ShapingChoice {
         }
     }
 
-    /// The way clients share the link. With shaping off, responses are ordered within a turn only, so an account over time
-    /// would have no effect.
+    /// The way clients share the link. With shaping off, responses are ordered only within a turn, so an account over
+    /// time would have no effect.
     pub fn client_share(&self) -> Option<ClientShare> {
         let is_ordered = self.is_paced() || self.marker.is_some();
         self.client_share.of_link(self.link).filter(|_| is_ordered)
@@ -311,7 +315,7 @@ impl ShapingChoice {
     }
 }
 
-/// The key under which the line's rate is kept.
+/// Returns the key under which the line's rate is kept.
 fn place(interface: &Interface, own: IpAddr) -> String {
     let gateway = interface.gateway().ok().flatten().unwrap_or(own);
     format!("{} {gateway}", interface.name)
@@ -327,18 +331,18 @@ fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
     Bounds { first: bounds.first.or(first), ..bounds }
 }
 
-/// The initial pace; `None` for a rate too fast to be worth pacing, unless it was configured.
+/// Returns the initial pace; `None` for a rate too fast to be worth pacing, unless the rate was configured.
 fn first_pace(bounds: Bounds) -> Option<Rate> {
     bounds.first.filter(|first| bounds.most.is_some() || !is_fast(*first))
 }
 
-/// The part of the start line that describes a kept rate.
+/// The part of the start line about a remembered rate.
 fn remembered(line: &KeptLine) -> String {
     let age = Nanos::from_secs(line.age().unwrap_or_default().as_secs());
     format!(", from {} found {} ago", mbit(line.rate), in_words(age))
 }
 
-/// The part of the start line that gives the origin of the pace.
+/// The part of the start line about the origin of the pace.
 fn said(uplink: UplinkRate, policy: &str) -> String {
     match uplink {
         UplinkRate::Told(rate) => {
@@ -355,8 +359,8 @@ fn said(uplink: UplinkRate, policy: &str) -> String {
     }
 }
 
-/// Returns true if the shaper is the bottleneck. Below a slower uplink elsewhere its queue is always empty, which would
-/// suggest sending faster than that uplink can.
+/// Returns true if the shaper is the bottleneck. If a slower uplink elsewhere is, the shaper's queue is always empty,
+/// which would suggest sending faster than that uplink can carry.
 fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
     asked.is_none_or(|asked| asked >= shaper)
 }

@@ -1,5 +1,5 @@
-//! Lines of the error log, which go to standard error. Each line has a timestamp, unless the systemd journal receives
-//! them and adds its own.
+//! The lines of the error log on standard error. Each line has a timestamp, unless they go to the systemd journal,
+//! which adds its own.
 
 use std::env;
 use std::io;
@@ -21,8 +21,8 @@ fn time(now: SystemTime) -> String {
     format!("{}.{ms:03}Z", &iso[..19])
 }
 
-/// Returns true if standard error is the stream that systemd has connected to the journal (systemd.exec(5)). A
-/// successor takes over the stream of the process before it, so the result may change.
+/// Returns true if standard error is the stream that systemd has connected to the journal (systemd.exec(5)). The result
+/// may change, because a successor takes over the stream of the process before it.
 fn is_journal() -> bool {
     static STREAM: OnceLock<Option<(u64, u64)>> = OnceLock::new();
     let stream = STREAM.get_or_init(|| stream(&env::var("JOURNAL_STREAM").ok()?));

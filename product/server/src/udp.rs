@@ -1,5 +1,5 @@
-//! UDP sockets for HTTP/3. The sockets that all workers have on one port form a group, in which the kernel delivers a
-//! datagram to the worker that has its connection ([`quic::Steering`]).
+//! UDP sockets for HTTP/3. The sockets of all workers at one port form a group, and the kernel delivers each datagram
+//! to the worker that has its connection ([`quic::Steering`]).
 
 use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
@@ -15,10 +15,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::net::{Shared, has_room};
 use crate::sys;
 
-/// The requested size of the kernel's send and receive buffers: acknowledgements come in bursts. The kernel may allow
-/// less.
+/// The requested size of the kernel's send and receive buffers, which is large because acknowledgements come in bursts.
+/// The kernel may allow less.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The maximum length of the datagrams that the kernel coalesces into one piece (all from one client).
+/// The maximum length of several datagrams of one client that the kernel has joined into one piece.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 /// The number of pieces read in one system call.
 const PIECES_AT_ONCE: usize = 8;
@@ -26,14 +26,14 @@ const PIECES_AT_ONCE: usize = 8;
 /// A bound socket.
 #[derive(Debug)]
 pub struct Udp {
-    /// All sockets of this port, which must close together: if one closed alone, the kernel would give its index to
-    /// another socket, which would then receive datagrams of connections that it does not have.
+    /// All sockets of this port, which must be closed together: if one were closed alone, the kernel would give its
+    /// index to another socket, which would then receive datagrams of connections that it does not have.
     group: Arc<[OwnedFd]>,
     /// The index of this socket in `group`.
     at: usize,
     state: UdpSocketState,
-    /// The maximum number of datagrams that leave in one system call. quinn-udp's own number falls to 1 after a wrong
-    /// address.
+    /// The maximum number of datagrams sent in one system call. The number that quinn-udp keeps itself falls to 1 after
+    /// a wrong address.
     segments_max: AtomicUsize,
     /// The priority with which packets are marked now.
     priority: AtomicU32,
@@ -46,11 +46,11 @@ pub struct Udp {
 pub struct Group {
     pub count: usize,
     pub only_v6: bool,
-    /// The priority of packets that belong to no response: handshakes do not wait behind responses.
+    /// The priority of packets that belong to no response, because handshakes must not wait behind responses.
     pub control_priority: u32,
 }
 
-/// The number of datagrams that were sent, and their payload.
+/// The number of datagrams that were sent, and the size of their payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
     pub datagrams: u32,
@@ -61,7 +61,7 @@ pub struct Left {
 #[derive(Debug, Clone, Copy)]
 pub struct Came<'a> {
     pub from: SocketAddr,
-    /// The local address it was sent to.
+    /// The local address to which the datagram was sent.
     pub to: Option<IpAddr>,
     pub ecn: Option<u8>,
     pub bytes: &'a [u8],
@@ -72,19 +72,21 @@ pub trait DatagramSocket: Debug {
     fn local_address(&self) -> io::Result<SocketAddr>;
     /// Returns the priority of packets that belong to no response.
     fn control_priority(&self) -> u32;
-    /// Returns a number that identifies this socket in the process, above every connection's token.
+    /// Returns a number that identifies this socket in the process; it is above the token of every connection.
     fn number(&self) -> u64;
-    /// Sends datagrams from the front of the queue, marked with `priority`. On an error, the datagrams that found no
-    /// room stay in the queue. A datagram that cannot be sent at all is dropped, as a network drops datagrams: QUIC
-    /// retransmits it, or gives up.
+    /// Sends datagrams from the front of the queue, marked with `priority`. On an error, the datagrams for which there
+    /// was no room stay in the queue. A datagram that cannot be sent at all is dropped, as a network drops datagrams:
+    /// QUIC retransmits it, or gives up.
     fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>);
-    /// Passes the answerable datagrams of one system call to `each`. Returns false if nothing is left to read.
+    /// Passes the datagrams that one system call returns to `each`, if they can be answered. Returns false if nothing
+    /// is left to read.
     fn receive(&self, pieces: &mut Pieces, each: impl FnMut(Came<'_>)) -> bool;
-    /// Returns true if there is room to send. If there is not, readiness is announced once that has changed.
+    /// Returns true if there is room to send. If there is none, readiness is announced when that has changed.
     fn has_room(&self) -> bool;
-    /// The memory of this socket's packets that wait below it, in bytes; `None` if the kernel does not report it.
+    /// The memory of this socket's packets that wait below the socket, in bytes; `None` if the kernel does not report
+    /// it.
     fn queued_below_bytes(&self) -> Option<u64>;
-    /// The socket itself, if it is one of the kernel's.
+    /// The socket itself, if it is a real one and not a simulation's.
     fn shared(this: &Arc<Self>) -> Option<Shared>;
 }
 
@@ -126,7 +128,8 @@ impl Udp {
         Ok(socket.into())
     }
 
-    /// Takes over bound sockets, in the order of their workers. `control_priority` is the priority of control packets in a [`Group`].
+    /// Takes over bound sockets, in the order of their workers. `control_priority` is the priority of control packets
+    /// in a [`Group`].
     pub fn adopt_all(sockets: Vec<OwnedFd>, control_priority: u32) -> io::Result<Vec<Udp>> {
         sockets.iter().try_for_each(|socket| rustix::io::ioctl_fionbio(socket, true))?;
         let sockets: Arc<[OwnedFd]> = sockets.into();
@@ -242,7 +245,7 @@ impl AsFd for Udp {
     }
 }
 
-/// Returns true if the kernel would send an answer, which needs a unicast local address and a port. Directed broadcasts
+/// Returns true if the kernel would send an answer: that takes a unicast local address and a port. Directed broadcasts
 /// cannot be recognised.
 fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
     let is_to_many = to.is_some_and(|to| match to.to_canonical() {
@@ -252,7 +255,7 @@ fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
     from.port() != 0 && !is_to_many
 }
 
-/// Returns true for the errors of sending where batches are not possible, or the address is wrong.
+/// Returns true for the errors of sending a batch when batches are not possible or the address is wrong.
 fn is_of_batches(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
 }

@@ -1,4 +1,4 @@
-//! The rate at which a client sends the body of its request, over HTTP/1.1 or on a stream, whatever becomes of the
+//! The rate at which a client sends the body of its request, over HTTP/1.1 or on a stream, whatever happens to the
 //! bytes.
 
 use std::num::NonZeroU64;
@@ -7,10 +7,10 @@ use units::Nanos;
 
 use crate::clock::ClientTime;
 
-/// The limits that the body of a request must keep.
+/// The limits on the time in which a client must send the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadLimits {
-    /// The maximum pause. The whole body may take this long in addition to its time at the minimum rate.
+    /// The maximum pause. The whole body may take this much longer than at the minimum rate.
     pub timeout: Nanos,
     /// The minimum rate; 0 for no minimum.
     pub rate_bytes_per_s_min: u64,
@@ -47,12 +47,12 @@ impl Upload {
         self.deadline = whole_ends_at.unwrap_or(ClientTime::NEVER).min(now + timeout);
     }
 
-    /// The time at which the upload is too late; never while it is held.
+    /// The time from which the upload is too late; never while the body is held.
     pub fn deadline(&self) -> ClientTime {
         self.held_at.map_or(self.deadline, |_| ClientTime::NEVER)
     }
 
-    /// Records that the body is not read for a while; this time does not count against the client.
+    /// Records that the body is not being read for now; this time does not count against the client.
     pub fn hold(&mut self, now: ClientTime) {
         self.held_at.get_or_insert(now);
     }

@@ -1,12 +1,12 @@
-//! Wakes an event loop from another thread, by an eventfd in its epoll.
+//! Wakes an event loop from another thread, through an eventfd in its epoll.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A wake-up flag. If it is set before the loop clears it, the loop sees its cause; if set after, it wakes the loop
-/// again.
+/// A wake-up flag. If the flag is set before the loop clears it, the loop finds the cause; if it is set later, it wakes
+/// the loop again.
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
 
@@ -20,8 +20,8 @@ impl Wake {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Clears the flag. The loop must call this before it looks for the cause: a later one wakes it again, at worst for
-    /// nothing.
+    /// Clears the flag. The loop must call this before it looks for the cause: a later cause then wakes the loop again,
+    /// at worst for nothing.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }

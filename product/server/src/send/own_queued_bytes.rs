@@ -1,8 +1,9 @@
 //! Our own bytes below TCP: the connections that have packets in a queue of this host.
 //!
 //! A queueing discipline counts the bytes of all senders. For each connection, TCP counts the memory of the packets
-//! that it has sent and that have not left yet. If responses are paced, few connections were written to lately, so it
-//! is cheap to query the kernel about each. These queries are made only if the queue is longer than the clock explains.
+//! that it has passed down and that have not left yet. If responses are paced, few connections were written to
+//! recently, so asking the kernel about each of them is cheap. These queries are made only if the queue is longer than
+//! the clock explains.
 
 use sched::Watched;
 
@@ -10,7 +11,7 @@ use crate::connection::Connections;
 use crate::net::Shared;
 use crate::net::Socket;
 
-/// The maximum number of sockets remembered. No more of them have packets below TCP in practice; the bytes of a
+/// The maximum number of sockets remembered. In practice, no more than this have packets below TCP; the bytes of a
 /// forgotten socket count as cross traffic until they have left.
 const REMEMBERED_MAX: usize = 256;
 
@@ -20,12 +21,12 @@ fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// The sockets that may have packets below TCP. A connection that has ended counts as empty: its client has usually read
-/// everything, and the bytes left of an aborted one count as cross traffic.
+/// The sockets that may have packets below TCP. A connection that has ended counts as empty: its client has usually
+/// read everything, and the bytes left of an aborted one count as cross traffic.
 pub(super) struct Below {
     /// The sockets, the one written to last at the end.
     sockets: Vec<Known>,
-    /// The number of the socket written to last, if all bytes of that write went below TCP.
+    /// The number of the socket written to last, if TCP passed down all bytes of that write.
     whole: Option<u64>,
     watch: Option<Watch>,
 }
@@ -50,8 +51,8 @@ impl Known {
     }
 }
 
-/// A write that is watched until it has left. The packet memory of its socket shows that, because the bytes written
-/// after it are known.
+/// A write that is watched until its bytes have left this host. Because the bytes written after it are known, the
+/// packet memory of its socket shows when that is.
 struct Watch {
     number: u64,
     behind_bytes: u64,
@@ -88,8 +89,9 @@ impl Below {
         }
     }
 
-    /// Examines the socket that was written to last. If all `payload_bytes` went below TCP, the memory of its packets
-    /// grew by more than that. Bytes that TCP holds back cannot be watched, because they leave unobserved.
+    /// Examines the socket that was written to last. If TCP passed down all `payload_bytes`, the memory of the socket's
+    /// packets grew by more than that. Bytes that TCP holds back cannot be watched, because nothing shows when they
+    /// leave.
     pub fn look(&mut self, payload_bytes: u64, connections: &Connections<impl Socket>) {
         let Some(known) = self.sockets.last_mut() else { return };
         let Some(memory_bytes) = known.queued_bytes(connections) else { return };
@@ -106,7 +108,7 @@ impl Below {
         }
     }
 
-    /// Starts to watch the last write. Returns false if it cannot be distinguished from others.
+    /// Starts to watch the last write. Returns false if its bytes cannot be told apart from others.
     pub fn watch(&mut self) -> bool {
         let Some(number) = self.whole.take() else { return false };
         self.watch = Some(Watch { number, behind_bytes: 0, state: Watched::Waits });
@@ -135,8 +137,8 @@ impl Below {
     }
 }
 
-/// Updates the watch from the packet memory of its socket before and now. Ends it if TCP sent something by itself,
-/// which cannot be distinguished from the written bytes.
+/// Updates the watch from the packet memory of its socket before and now. Ends the watch if TCP sent something by
+/// itself, such as a retransmission, which cannot be told apart from the written bytes.
 fn watch_on(watch: &mut Option<Watch>, before_bytes: u64, memory_bytes: Option<u64>) {
     match (memory_bytes, watch.as_mut()) {
         (Some(bytes), Some(one)) if bytes <= one.behind_bytes => one.state = Watched::Left,

@@ -1,6 +1,6 @@
 //! Responses whose bytes come later: a producer on the same event loop pushes them to the response's job. A response
-//! that has sent everything that has arrived leaves the order until more arrives. The response's [`super::Departure`]
-//! and the result of a push notify the producer that the reader has left.
+//! whose bytes have all been sent leaves the order until more arrive. The response's [`super::Departure`] and the
+//! result of a push notify the producer that the reader has left.
 
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ impl<'a, S: Socket> Producer<'a, S> {
         self.pipe().is_some_and(|pipe| pipe.waits_for_memory())
     }
 
-    /// The number of bytes that have arrived and not left.
+    /// The number of bytes that have arrived and were not sent yet.
     pub fn queued_bytes(&mut self) -> u64 {
         self.pipe().map_or(0, |pipe| pipe.queued().len() as u64)
     }
 
-    /// Ranks the response by the sizes of similar responses as long as its size is not known.
+    /// Ranks the response by the sizes of similar responses until its own size is known.
     pub fn expect(&mut self, curve: Option<Arc<Curve>>) {
         self.transmitter.link.scheduler.on_curve(self.job, curve);
     }
@@ -76,7 +76,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         }
     }
 
-    /// Fails the body; the producer reports the reason. Bytes that have arrived are sent. Then the response is cut, so
+    /// Fails the body; the producer reports the reason. The response is cut off after the bytes that have arrived, so
     /// that no client takes it for complete.
     pub fn fail(&mut self, now: Nanos) {
         let Some(pipe) = self.pipe() else { return };
@@ -88,7 +88,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         self.transmitter.sendings.get_mut(self.job)?.outgoing.body().start().pipe_mut()
     }
 
-    /// Updates the size of the response, and resumes it.
+    /// Updates the size of the response and resumes sending it.
     fn on_produced(&mut self, now: Nanos) {
         let sized = self.transmitter.size(self.job);
         self.transmitter.link.scheduler.on_wait_over(now, self.job, Why::Source);

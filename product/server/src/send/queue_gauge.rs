@@ -1,9 +1,9 @@
-//! Reads the queue below us, and decides on the pace while it cannot be read.
+//! Reads the queue below the server, and decides on the pace while the queue cannot be read.
 //!
-//! The queue belongs to others. An operator may change the shaper's rate, remove it or install another; the interface
-//! may disappear and reappear. None of this may stop a response. If a reading fails, the queue counts as stale, and
-//! only the clock is used. If none succeeds for a while, the gauge is lost. The pace then falls to a rate that is safe
-//! without the gauge, until the queue is found again.
+//! The queue is not the server's own. An operator may change the shaper's rate, remove it or install another; the
+//! interface may disappear and reappear. None of this may stop a response. If a reading fails, the queue counts as
+//! stale, and only the clock is used. If none succeeds for a while, the gauge is lost. The pace then falls to a rate
+//! that is safe without the gauge, until the queue is found again.
 
 use std::io;
 
@@ -14,21 +14,22 @@ use super::Notice;
 
 /// The minimum time between two readings of the queue.
 const READ_EVERY_MIN: Nanos = Nanos::from_micros(500);
-/// The maximum cost of readings, in thousandths of a core. The kernel answers with the queues of every interface, and a
-/// host with hundreds of containers has hundreds of interfaces; the queue is then read less often.
+/// The maximum cost of readings, in thousandths of a core. The kernel answers with the queues of every interface; on a
+/// host with hundreds of containers, and so hundreds of interfaces, the queue is read less often.
 const READ_COST_PERMILLE: u64 = 20;
 /// The maximum rise of the measured cost with each reading.
 const COST_STEP: Nanos = Nanos::from_micros(1);
-/// The time after which a failing gauge is lost.
+/// The time for which every reading must fail before the gauge is lost.
 const LOST_AFTER: Nanos = Nanos::from_secs(1);
 
-/// The queue below, and the means of reading it.
+/// The queue below the server, and the means of reading it.
 pub trait Queue: Send {
     /// The queue's name for the log: the interface.
     fn name(&self) -> &str;
     /// Reads the number of waiting bytes, and of packets dropped so far.
     fn read(&mut self) -> io::Result<Queued>;
-    /// Searches for the queue again. Returns the rate at which it is emptied, or `None` if no queue below limits us.
+    /// Searches for the queue again. Returns the rate at which it is emptied, or `None` if no queue below limits the
+    /// server.
     fn find(&mut self) -> io::Result<Option<Rate>>;
 }
 
@@ -41,7 +42,7 @@ pub struct Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// The readings since this instant have failed.
+    /// Readings have failed since this time.
     Stale(Nanos),
     Lost,
 }
@@ -54,7 +55,7 @@ pub struct Gauge {
     cost: Nanos,
     /// The queue's rate when it was last found; `None` if it was never found.
     rate: Option<Rate>,
-    /// The operator's maximum rate for the line, wherever the bottleneck of the line is.
+    /// The operator's maximum rate for the line, whatever limits it.
     told: Option<Rate>,
     failure: Option<String>,
 }

@@ -8,7 +8,8 @@ use crate::connection::Connections;
 use crate::net::Socket;
 
 impl Transmitter {
-    /// Passes a datagram to its connection's engine, which then has the events. Answers leave in this turn.
+    /// Passes a datagram to its connection's engine, which then has events to handle. The answers are sent in this
+    /// turn.
     pub fn receive_datagram(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -20,14 +21,14 @@ impl Transmitter {
         self.follow(connections, now, at);
     }
 
-    /// Sends on the connections whose datagrams waited for room in a socket that has room again.
+    /// Sends on the connections whose datagrams waited for room in a socket, now that it has room.
     pub fn on_datagram_room(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         for at in connections.take_full() {
             self.on_writable(connections, now, at);
         }
     }
 
-    /// Fires the QUIC timers that are due. Timers for which this turn has no time left fire in the next turn.
+    /// Fires the QUIC timers that are due. Those that do not fit into the time of this turn fire in the next.
     pub(super) fn fire_timers(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -44,8 +45,8 @@ impl Transmitter {
         }
     }
 
-    /// Updates a connection after an event: bytes that QUIC held back may now leave, and the connection may have frames
-    /// of its own.
+    /// Updates a connection after an event: bytes that QUIC held back may now be sendable, and the connection may have
+    /// frames of its own.
     fn follow(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         let may_go = connections.follow(now, at, |job| self.sendings.stream(job), &mut self.link.scheduler);
         if may_go && connections[at].protocol.wants_room(&self.link.scheduler) {

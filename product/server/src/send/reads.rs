@@ -18,11 +18,11 @@ use crate::storage::{InMemory, ReadDone, Storage, Write, Written};
 pub struct Reads {
     storage: Box<dyn Storage + Send>,
     under_way: usize,
-    /// The ended reads; the allocation is reused.
+    /// Scratch for the reads that have ended, so that its allocation is reused.
     done: Vec<ReadDone>,
     /// The responses whose producers have room again.
     refills: VecDeque<JobId>,
-    /// The number of writes that have not ended.
+    /// The number of writes in progress.
     writing: usize,
     /// The error of a failed write since the last call of `take_write_failure`.
     write_failure: Option<io::Error>,
@@ -50,8 +50,8 @@ impl Reads {
         self.under_way == 0 && self.writing == 0
     }
 
-    /// Returns true if bytes are being written to a file. They stay in memory until then, even if their response has
-    /// departed.
+    /// Returns true if a write to a file is in progress. The bytes stay in memory until it ends, even if their response
+    /// has departed.
     #[cfg(test)]
     pub fn is_writing(&self) -> bool {
         self.writing > 0
@@ -66,7 +66,7 @@ impl Reads {
         self.refills.pop_front()
     }
 
-    /// Records that the producer of a response has room again.
+    /// Records that the producer of `job` has room again.
     pub(super) fn on_room(&mut self, job: Option<JobId>) {
         self.refills.extend(job);
     }
@@ -93,7 +93,7 @@ impl Reads {
         written
     }
 
-    /// Records the end of a write. The producer may continue, or has to wait for its client.
+    /// Handles the end of a write: the producer may continue, or has to wait for its client.
     pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
         self.write_failure = failed.or(self.write_failure.take());
         self.refills.push_back(job);
@@ -138,7 +138,7 @@ impl Transmitter {
 
 #[cfg(test)]
 impl Transmitter {
-    /// The bytes of memory in use for a connection and its responses.
+    /// The memory in use for a connection and its responses, in bytes.
     pub fn alive_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
         let connection = &mut connections[at];
         let jobs: Vec<JobId> = connection.protocol.jobs(&self.link.scheduler).collect();

@@ -1,4 +1,4 @@
-//! The write path as the protocols of a connection use it. It does not handle requests or replies.
+//! The write path's interface to the protocols of a connection. Requests and replies are not handled here.
 
 use http::{HttpDate, Response};
 use http2::Broken;
@@ -23,19 +23,19 @@ pub struct Http2Begin {
     pub settings: http2::Settings,
     /// The time that the client has for its first request.
     pub head_timeout: Nanos,
-    /// The class of bytes that belong to no request.
+    /// The class of the bytes that belong to no request.
     pub class: u16,
 }
 
 impl Transmitter {
-    /// Returns whether a response can skip the scheduler if no other response may become ready, because the scheduler
-    /// would give it the first grant.
+    /// Returns true if a response can skip the scheduler as long as no other response becomes ready, because the
+    /// scheduler would give it the first grant anyway.
     pub fn is_direct(&self) -> bool {
         let (link, is_drained) = (&self.link, || self.link.scheduler().link_timeout().is_none());
         self.is_direct && (!link.is_paced() || link.is_searching()) && is_drained()
     }
 
-    /// Returns whether a grant is due while connections are being read: a paced link does not wait for the end of a
+    /// Returns true if a grant is due while connections are being read: a paced link does not wait for the end of a
     /// turn.
     pub fn is_due(&self, connections: &Connections<impl Socket>, clock: impl Fn() -> Nanos) -> bool {
         let is_due = || self.link_timeout(connections).is_some_and(|at| at <= clock());
@@ -66,9 +66,9 @@ impl Transmitter {
         }
     }
 
-    /// Sends an interim response immediately, because it may be of use only before the response (RFC 8297). The link is
-    /// charged for it, and it is not ordered. Returns the number of bytes that left; 0 on a stream, where it becomes
-    /// frames.
+    /// Sends an interim response immediately, because it is of no use after the response (RFC 8297). The link is
+    /// charged for its bytes, but the scheduler does not order it. Returns the number of bytes written; 0 on a stream,
+    /// where the response becomes frames.
     pub fn send_interim(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -90,8 +90,8 @@ impl Transmitter {
         sent as u64
     }
 
-    /// Hands down the answer to the client's TLS, unless a response carries it. Returns the number of bytes that left
-    /// or will leave as a job.
+    /// Writes the TLS layer's answer to the client, unless a response carries it. Returns the number of bytes that were
+    /// written or will be as a job.
     pub fn send_tls(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) -> usize {
         // On a connection with frames the answer leaves at the end of the turn.
         if connections.queue_frames(at) {
@@ -117,8 +117,8 @@ impl Transmitter {
         bytes
     }
 
-    /// Follows the handshake of a client that speaks TLS. After the end of the handshake the client speaks the
-    /// negotiated protocol.
+    /// Follows the handshake of a TLS client. When the handshake ends, the connection switches to the negotiated
+    /// protocol.
     pub fn note_handshake(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -141,7 +141,7 @@ impl Transmitter {
         }
     }
 
-    /// Returns true if a connection past its deadline is not late, because its flight waits for other responses and not
+    /// Returns true if a connection past its deadline is excused, because its flight waits for other responses and not
     /// for its client.
     pub fn waits_for_its_turn(&self, now: ClientTime, connection: &Connection<impl Socket>) -> bool {
         let is_slow = || connection.is_slow(0, self.link.scheduler());
@@ -187,9 +187,8 @@ impl Transmitter {
         connection.engine().broken().map_or(Ok(()), Err)
     }
 
-    /// Hands down the last frames of a multiplexed connection. Returns the instant until which they may take to leave,
-    /// if its client has not taken them yet. It allows the time that a client of the minimum rate needs for the waiting
-    /// bytes.
+    /// Writes the last frames of a multiplexed connection. Returns the time by which the client must have taken them,
+    /// if it has not yet. It allows as long as a client of the minimum rate needs for the waiting bytes.
     pub fn finish_streams(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -220,8 +219,8 @@ impl Transmitter {
         }
     }
 
-    /// Ends the frames of a connection. Ends its TLS too if the client has received everything: an end without that
-    /// could be an attacker's (RFC 8446 section 6.1).
+    /// Ends the frames of a connection. Ends its TLS too if the client has received everything: without a TLS end, a
+    /// client cannot tell the end of the data from an attacker's truncation (RFC 8446 section 6.1).
     pub fn end_output(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, class: u16) {
         let connection = &mut connections[at];
         self.put_off.remove(&connection.exchange_id(0));

@@ -14,15 +14,16 @@ use crate::exchange_id::ExchangeId;
 use crate::net::Socket;
 use crate::storage::ReadDone;
 
-/// The KiB sent after which a response's path is queried again. It is also queried when a response begins and when its
-/// socket takes bytes again. 64 KiB are a few windows of TCP, and cost one system call for fifty sends of a segment.
+/// The number of KiB sent after which a response's path is queried again. The path is also queried when a response
+/// begins and when its socket accepts bytes again. 64 KiB are a few TCP windows, and add one system call to fifty sends
+/// of a segment.
 const PATH_KIB: u16 = 64;
 
 /// A response that is being sent.
 pub struct Sending {
     pub id: JobId,
-    /// The exchange that the response answers: the tag of the job. The flight of a handshake has its connection's tag,
-    /// without a stream.
+    /// The exchange that the response answers, which is the tag of the job. For the flight of a handshake, the tag is
+    /// that of its connection, without a stream.
     pub exchange: ExchangeId,
     pub outgoing: Outgoing,
     pub sent_bytes: u64,
@@ -30,15 +31,15 @@ pub struct Sending {
     pub carried_bytes: u64,
     /// The bytes that were reported to the caller as sent.
     reported_bytes: u64,
-    /// The instant at which the first byte was handed down; [`Nanos::MAX`] before that.
+    /// The time of the first write; [`Nanos::MAX`] before that.
     first_byte_at: Nanos,
-    /// The instant at which bytes were last handed down; [`Nanos::MAX`] before that.
+    /// The time of the last write; [`Nanos::MAX`] before the first.
     last_byte_at: Nanos,
-    /// The KiB sent when the path was last queried, modulo 64 MiB.
+    /// The number of KiB sent when the path was last queried, modulo 64 MiB.
     asked_at_kib: u16,
     /// The number of times the mark was set.
     marks: u8,
-    /// The memory allocated for this response alone, except the memory that its body counts itself.
+    /// The memory allocated for this response alone, without the memory that the body counts itself.
     _charge: Charge,
 }
 
@@ -67,8 +68,8 @@ impl Sending {
         self.exchange.slot()
     }
 
-    /// Sets the mark of the bytes sent next. A band that changes with the path is followed at most as often as there
-    /// are bands, so that marking costs a response a bounded number of system calls.
+    /// Sets the mark of the bytes sent next. A response follows changes of its band at most as often as there are
+    /// bands, so that marking costs it a bounded number of system calls.
     pub fn mark(&mut self, connection: &mut Connection<impl Socket>, bands: &Bands, band: u8) {
         if usize::from(self.marks) < bands.count() {
             let is_marked = bands.mark(&mut connection.socket, &mut connection.delivery.band, band);
@@ -98,7 +99,7 @@ impl Sending {
         (left_bytes > 0).then_some(Overrun { size_bytes: self.sent_bytes, found_bytes })
     }
 
-    /// The instant at which the job's bytes were last handed down.
+    /// The time at which the job's bytes were last written to the connection.
     pub fn last_byte_at(&self) -> Option<Nanos> {
         Some(self.last_byte_at).filter(|at| *at != Nanos::MAX)
     }
@@ -119,7 +120,7 @@ impl Sending {
         }
     }
 
-    /// The bytes of memory in use. Memory allocated for the response is counted from its dispatch to its departure.
+    /// The memory in use, in bytes. Memory allocated for the response counts from its dispatch to its departure.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         self._charge.bytes() + self.outgoing.body().alive_bytes()
@@ -131,7 +132,7 @@ impl Sending {
         scheduler.on_path(self.id, connection.socket.status().path);
     }
 
-    /// Returns whether enough was sent since the last query that the path may have changed.
+    /// Returns true if so much was sent since the last query that the path may have changed.
     pub fn is_path_old(&self) -> bool {
         kib(self.sent_bytes).wrapping_sub(self.asked_at_kib) >= PATH_KIB
     }

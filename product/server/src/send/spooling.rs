@@ -17,7 +17,7 @@ use crate::storage::{Target, Write, Written};
 impl<S: Socket> Producer<'_, S> {
     /// Writes the pipe's bytes to a file, so that the pipe has room. The response is then among
     /// [`super::Reads::refills`], and again when the write has ended. Returns false if that is impossible: nothing is
-    /// queued, a write is under way or has failed, or there is no file space for the client.
+    /// queued, a write is in progress or has failed, or there is no file space for the client.
     pub fn spool(&mut self, room: &Arc<Room>) -> bool {
         let Some(sending) = self.transmitter.sendings.get_mut(self.job) else { return false };
         let client = self.transmitter.link.client_of(self.job);
@@ -41,7 +41,7 @@ impl<S: Socket> Producer<'_, S> {
 }
 
 impl Body {
-    /// Takes the queued bytes, to be appended to the response's file or to a new file.
+    /// Takes the queued bytes, to append them to the response's file or to a new one.
     fn begin_write(&mut self, room: &Arc<Room>, client: u32) -> Option<Write> {
         let bytes = self.pipe().filter(|pipe| pipe.may_be_written())?.queued().len() as u64;
         let (file, offset) = self.written().map_or((None, 0), |(file, end)| (Some(file), end));
@@ -58,8 +58,8 @@ impl Body {
         files.last()
     }
 
-    /// Handles the end of a write: the written bytes that have not left are now read from the file. Returns the error
-    /// if the write failed.
+    /// Handles the end of a write: the written bytes that were not sent yet are now read from the file. Returns the
+    /// error if the write failed.
     fn on_written(&mut self, written: Written) -> Option<io::Error> {
         let Written { bytes, offset, result } = written;
         self.pipe_mut()?.end_write(result.is_ok());

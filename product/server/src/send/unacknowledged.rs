@@ -1,6 +1,6 @@
-//! Connections with unacknowledged bytes. The amount and times of their acknowledgements reveal the line's rate, even
-//! after the last byte of a response, because a small response is acknowledged long after it has departed. A connection
-//! is listed until all of its bytes are acknowledged, or it ends.
+//! Connections with unacknowledged bytes. The amounts and times of the acknowledgements reveal the line's rate. They
+//! come even after the last byte of a response: a small one is acknowledged long after it has departed. A connection is
+//! listed until all of its bytes are acknowledged, or it ends.
 
 use units::Nanos;
 
@@ -8,18 +8,18 @@ use crate::connection::Listed;
 
 /// The time after which unacknowledged bytes count as lost; the client may be gone.
 const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
-/// The maximum time between two looks at the list while it is not empty.
+/// The maximum time between two rounds of examinations while the list is not empty.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// The maximum number of connections examined in one interval. The others are examined in the next.
 const LOOKS_MAX: usize = 1024;
-/// The maximum number of examinations in an interval of connections whose socket took everything, while the rate is
-/// searched. Each costs a system call and reveals little.
+/// The maximum number of examinations per interval, while the rate is searched, of connections whose sockets took
+/// everything. Each costs a system call and reveals little.
 const SEARCH_LOOKS_MAX: usize = 64;
-/// The part of [`SEARCH_LOOKS_MAX`] that is kept for newcomers and for connections that end.
+/// The part of [`SEARCH_LOOKS_MAX`] that is kept for new connections and for connections that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;
 
-/// The number of listed connections from which on an idle one is not listed. Its next response or its end then reports
-/// its acknowledged bytes.
+/// The number of listed connections from which an idle connection is not listed. Its acknowledged bytes are then
+/// reported at its next response or its end.
 const IDLE_LISTED_MAX: usize = LOOKS_MAX;
 /// The capacity kept when the list is empty.
 const LISTED_KEPT: usize = 256;
@@ -30,10 +30,10 @@ pub(super) struct Unacknowledged {
     listed: Vec<(u32, Nanos)>,
     /// The place of the connection to examine next.
     next: usize,
-    /// The remaining looks of this interval, see [`SEARCH_LOOKS_MAX`].
+    /// The examinations left in this interval, see [`SEARCH_LOOKS_MAX`].
     looks_left: usize,
     look_at: Option<Nanos>,
-    /// The socket of a listed connection was full at the last round of looks or since.
+    /// True if the socket of a listed connection was full in the last round or since.
     has_full: bool,
 }
 
@@ -42,18 +42,18 @@ impl Unacknowledged {
         Unacknowledged { listed: Vec::new(), next: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None, has_full: false }
     }
 
-    /// The instant at which the next looks are due; `None` while the list is empty.
+    /// The time at which the next round is due; `None` while the list is empty.
     pub fn look_at(&self) -> Option<Nanos> {
         self.look_at
     }
 
-    /// Records that a socket took fewer bytes than it was given. If no connection is listed, the socket waits for its
-    /// client and not for the line.
+    /// Records that a socket took fewer bytes than it was given. If the list is empty, nothing is done: the socket
+    /// waits for its client and not for the line.
     pub fn note_full(&mut self) {
         self.has_full = !self.listed.is_empty();
     }
 
-    /// Returns whether the socket of a listed connection was full, at the last round of looks or since.
+    /// Returns true if the socket of a listed connection was full in the last round or since.
     pub fn has_full(&self) -> bool {
         self.has_full
     }
@@ -66,13 +66,12 @@ impl Unacknowledged {
         self.look_at = (!self.listed.is_empty()).then_some(now + LOOK_EVERY);
     }
 
-    /// Returns whether a look that the search does not need may be taken. If so, counts it.
+    /// Returns true, and counts one examination, if an examination that the search does not need may still be made.
     pub fn spend_look(&mut self) -> bool {
         self.spend_look_of(0)
     }
 
-    /// Returns whether such a look may be taken at a connection in the current round. Rounds leave some looks to
-    /// others.
+    /// The same for one connection of the current round; rounds leave some examinations to other connections.
     pub fn spend_look_in_turn(&mut self) -> bool {
         self.spend_look_of(SEARCH_LOOKS_KEPT)
     }
@@ -103,8 +102,8 @@ impl Unacknowledged {
         }
     }
 
-    /// Removes a connection that is acknowledged or ends. Returns the slot of the connection that was moved to its
-    /// place, and that place.
+    /// Removes a connection that is acknowledged or ends. If another connection was moved to its place in the list,
+    /// returns that connection's slot and its new place.
     pub fn unlist(&mut self, listed: &mut Listed) -> Option<(usize, Listed)> {
         let place = std::mem::take(listed);
         self.listed.swap_remove(place.at()?);
@@ -112,12 +111,12 @@ impl Unacknowledged {
         self.listed.get(place.at()?).map(|(at, _)| (*at as usize, place))
     }
 
-    /// Returns true if the time to examine the connection is over, even if bytes are not acknowledged.
+    /// Returns true if the connection need not be examined any longer, even if bytes are still unacknowledged.
     pub fn is_over(&self, now: Nanos, listed: Listed) -> bool {
         listed.at().is_some_and(|place| self.listed[place].1 <= now)
     }
 
-    /// Begins another round of looks. Returns the slots of the connections to examine.
+    /// Begins another round. Returns the slots of the connections to examine.
     pub fn begin_round(&mut self) -> Vec<usize> {
         self.looks_left = SEARCH_LOOKS_MAX;
         let count = self.listed.len().min(LOOKS_MAX);
@@ -127,7 +126,7 @@ impl Unacknowledged {
         self.listed.iter().cycle().skip(begin).take(count).map(|(at, _)| *at as usize).collect()
     }
 
-    /// Makes the next round begin with this connection, for which no look was left.
+    /// Makes the next round begin with this connection, which this round had no examination left for.
     pub fn go_on_with(&mut self, listed: Listed) {
         self.next = listed.at().unwrap_or(self.next);
     }

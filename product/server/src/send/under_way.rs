@@ -10,9 +10,9 @@ use crate::exchange_id::ExchangeId;
 /// The reason why sending a response does not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// Other responses come first in the order, or the pace holds it back.
+    /// Other responses come before this one, or the pace holds it back.
     Turn,
-    /// The client takes no more for now.
+    /// The client accepts no more for now.
     Client,
     /// The file is being read or opened.
     File,
@@ -20,7 +20,7 @@ pub enum WaitsFor {
     Upstream,
     /// The client has reached its rate limit for now.
     Limit,
-    /// The maximum number of responses of its class is being sent.
+    /// Its class already has its maximum number of responses in progress.
     Slot,
     /// The class of the response is at its maximum rate.
     ClassRate,
@@ -52,8 +52,8 @@ impl WaitsFor {
         WaitsFor::ClassRate,
     ];
 
-    /// Chooses, among several reasons, the one expected to end last: a response without a slot is not sent even if all
-    /// other reasons end. Without a reason, the response waits for its class if that is at its maximum rate, and
+    /// Chooses, among several reasons, the one expected to last longest: a response without a slot is not sent even if
+    /// all other reasons end. Without a reason, the response waits for its class if that is at its maximum rate, and
     /// otherwise for its turn in the order.
     pub fn of(waits: Waits, is_at_class_rate: bool) -> WaitsFor {
         let first = [
@@ -71,7 +71,7 @@ impl WaitsFor {
     }
 }
 
-/// Lists the responses among the first `jobs_max` jobs. The flights of handshakes are left out.
+/// Lists the responses among the first `jobs_max` jobs, without the flights of handshakes.
 pub fn under_way(transmitter: &Transmitter, now: Nanos, jobs_max: usize) -> impl Iterator<Item = UnderWay> {
     let scheduler = &transmitter.link.scheduler;
     scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {

@@ -1,6 +1,6 @@
-//! The path to the socket: writes a granted part of a response, for any protocol. Over HTTP/1.1 the bytes leave
-//! immediately, in records if the client speaks TLS. Over HTTP/2 and HTTP/3 they become frames, and remaining room goes
-//! to the connection's next response.
+//! The path to the socket: writes a granted part of a response, for any protocol. Over HTTP/1.1 the bytes are written
+//! immediately, in records if the client speaks TLS. Over HTTP/2 and HTTP/3 they become frames, and the connection's
+//! next response uses the room that is left.
 
 use sched::{Grant, JobId, Overrun, Progress, Scheduler};
 use units::Nanos;
@@ -11,11 +11,11 @@ use crate::body::{Failure, Pipe};
 use crate::connection::{Connection, Connections, ROOM_BYTES_MIN, Room, Sent};
 use crate::net::Socket;
 
-/// The maximum bytes of frames made before they are handed down, without a pace.
+/// The maximum size of the frames made before they are written, if nothing is paced.
 const FRAMES_BYTES_MAX: u64 = 64 << 10;
 
 impl Sent {
-    /// Records the handed-down bytes of a job, and charges the link for them.
+    /// Records the bytes written for a job, and charges the link for them.
     pub(super) fn charge(&self, now: Nanos, id: JobId, scheduler: &mut Scheduler) -> Progress {
         let carried = sched::Sent { content_bytes: self.bytes, carried_bytes: self.carried_bytes };
         let progress = scheduler.on_sent(now, id, carried);
@@ -89,8 +89,8 @@ impl Transmitter {
         has_room.then_some(frames_bytes)
     }
 
-    /// Returns an overrun of a response after part of it was sent. The stages of its body may have produced more bytes,
-    /// or the end.
+    /// Returns the overrun, if any, of a response after part of it was sent. The stages of its body may have produced
+    /// more bytes than announced, or fewer.
     fn overrun(&mut self, id: JobId, progress: Progress) -> Option<Overrun> {
         if !progress.is_departed() && self.sendings[id].outgoing.body().is_staged() {
             let sized = self.size(id);
@@ -136,8 +136,8 @@ impl Transmitter {
         }
     }
 
-    /// Settles the account after bytes were sent of the connection's only response. Frames are settled when they are
-    /// handed down.
+    /// Settles the account of the connection's only response after some of its bytes were sent. Frames are settled when
+    /// they are written.
     fn on_sent_alone(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -162,7 +162,7 @@ impl Transmitter {
         }
     }
 
-    /// Returns whether a granted response can be sent now; if so, its packets are marked.
+    /// Returns true if a granted response can be sent now; if so, marks its packets.
     fn may_send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, at: usize) -> bool {
         // The kernel decides the order, so a response hands down no more bytes than may keep its current mark.
         let is_ordered_below = self.marker.is_some() && !self.link.is_paced();
@@ -186,8 +186,8 @@ impl Transmitter {
     }
 }
 
-/// Returns the part of a grant that is handed down in one step. Like the grant, it ends on a segment boundary. `marker`
-/// is set if the kernel orders packets.
+/// Returns the part of a grant that is written in one step. Like the grant, it ends on a segment boundary. `marker` is
+/// set if the kernel orders packets.
 fn room<S: Socket>(
     connection: &Connection<S>,
     grant: Grant,

@@ -1,6 +1,6 @@
-//! The process that runs the operator's program for DNS records, because the sandbox forbids the server to start
-//! programs. The server starts this process before entering the sandbox, as the server's later user; it ends with the
-//! server.
+//! The process that runs the operator's program for DNS records. The sandbox forbids the server to start programs, so
+//! the server starts this process before entering the sandbox. The process runs as the same unprivileged user and ends
+//! with the server.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use super::keys::{receive, send};
 
 /// The name of the process, which distinguishes it from the server.
 pub const NAME: &str = "weir-hook";
-/// The maximum run time of the program, until a record is visible.
+/// The time that the program may take until a record is visible.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(300);
 /// The time for which the server waits for the process's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(330);

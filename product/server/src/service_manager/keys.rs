@@ -1,9 +1,9 @@
 //! Access to certificates and keys that only root may read, even after the server has become another user.
 //!
 //! A helper process stays root to read the files again at every reload. Before the server gives up its privileges, it
-//! names the files; afterwards it can request their bytes only by number. The helper has one capability, opens no
-//! socket, and ends with the server. It is a fresh start of this program, not a fork, so it has no port, log or memory
-//! of the server.
+//! gives the helper the file names; afterwards it can request a file only by its number. The helper has one capability,
+//! opens no socket, and ends with the server. It is started as a new program, not forked, so it holds none of the
+//! server's ports, logs or memory.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -23,10 +23,10 @@ use crate::sandbox::{Reach, folders_of, refuse_calls, restrict_files};
 
 /// The name of the helper, which distinguishes it from the server.
 pub const NAME: &str = "weir-keys";
-/// The maximum size of all names together: the names of 10,000 sites take a megabyte.
+/// The maximum size of all names together. The names for 10,000 sites take a megabyte.
 const NAMES_BYTES_MAX: u32 = 16 << 20;
 
-/// The reader of certificates and keys: through the helper for its files, and as the server's user for others.
+/// Reads certificates and keys: the files named at the start through the helper, others as the server's user.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Option<Arc<Helper>>);
 
@@ -37,7 +37,7 @@ struct Helper {
 }
 
 impl Keys {
-    /// Starts the helper for these files, with the current privileges. If there are no files, there is no helper.
+    /// Starts the helper for these files, with the current privileges. Without files, starts nothing.
     pub fn kept(files: Vec<PathBuf>) -> io::Result<Keys> {
         if files.is_empty() {
             return Ok(Keys::default());
@@ -72,7 +72,7 @@ impl Helper {
     }
 }
 
-/// Requests a file. Returns the error number, or 0, and the bytes of the file.
+/// Requests the file with this number. Returns the error number, or 0, and the bytes of the file.
 fn ask(socket: &mut UnixStream, at: usize) -> io::Result<(i32, Vec<u8>)> {
     socket.write_all(&u32::try_from(at).map_err(io::Error::other)?.to_le_bytes())?;
     let errno = i32::from_le_bytes(number(socket)?);

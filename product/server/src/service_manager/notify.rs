@@ -1,7 +1,8 @@
 //! The protocol of sd_notify(3): datagrams of `NAME=VALUE` lines to the socket that NOTIFY_SOCKET names.
 //!
-//! The socket is connected once, at the start. Later its path may be inaccessible, to another user or after its folder
-//! is gone. No available crate is used, because all connect anew for every message.
+//! The socket is connected once, at the start: later its path may be inaccessible, because the server has become
+//! another user or the folder is gone. The available crates are not used, because all of them connect again for every
+//! message.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -22,7 +23,7 @@ const STOP_SLACK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Notifier(Option<UnixDatagram>);
 
-/// The manager's watchdog, which restarts the service if it is not fed for this long.
+/// The manager's watchdog, which restarts the service if it receives no sign of life for this long.
 pub struct Watchdog {
     pub patience: Duration,
     pub feed: Box<dyn Fn() + Send + Sync>,
@@ -56,15 +57,15 @@ impl Notifier {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// Reports that the service is reloading, until [`Notifier::ready`]. The timestamp shows the manager that this
-    /// answers its latest signal, not an earlier one.
+    /// Reports that the service is reloading, until [`Notifier::ready`]. The timestamp tells the manager that this
+    /// message answers its latest signal and not an earlier one.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
-    /// Reports that responses in flight are being finished, for at most `at_most`.
+    /// Reports that responses in progress are being finished, for at most `at_most`.
     pub fn stopping(&self, at_most: Duration) {
         let wait = (at_most + STOP_SLACK).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS=finishing responses\nEXTEND_TIMEOUT_USEC={wait}"));
@@ -84,7 +85,7 @@ impl Notifier {
         Some(Watchdog { patience, feed })
     }
 
-    /// Sends a message and ignores errors: a manager that does not listen does not affect serving.
+    /// Sends a message and ignores errors: serving must not depend on whether the manager listens.
     fn send(&self, message: &str) {
         if let Some(socket) = &self.0 {
             let _ = socket.send(message.as_bytes());
@@ -99,7 +100,7 @@ fn patience(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Durat
     is_meant.then(|| Duration::from_micros(usec))
 }
 
-/// Joins the lines and truncates them: with ten thousand errors in a file, a datagram would not hold them all.
+/// Joins the lines and truncates the result: the errors of a large configuration would not fit into a datagram.
 fn one_line(text: &str) -> String {
     let line = text.lines().collect::<Vec<_>>().join("; ");
     match line.char_indices().nth(STATUS_CHARS_MAX) {

@@ -28,7 +28,7 @@ const NO_NAME: &str = "unknown";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     pub address: SocketAddr,
-    /// True if clients use TLS here.
+    /// True if clients must use TLS.
     pub is_secure: bool,
     /// True if clients may also use HTTP/3, over UDP at the same address. Never true without TLS or in a build without
     /// HTTP/3.
@@ -50,16 +50,16 @@ impl NamedSocket {
     }
 }
 
-/// The listening sockets of one address: one socket of the service manager, which outlives this process, or those of
-/// the previous process.
+/// The listening sockets of one address: one socket of the service manager, which outlives this process, or the sockets
+/// of the previous process.
 #[derive(Debug)]
 pub struct PassedSocket {
     pub address: SocketAddr,
     /// The name in LISTEN_FDNAMES, or [`NO_NAME`].
     pub name: String,
-    /// True if clients use TLS here.
+    /// True if clients must use TLS.
     pub is_secure: bool,
-    /// True if HTTP/3 is served too; only with TLS.
+    /// True if HTTP/3 is served too, which requires TLS.
     pub has_http3: bool,
     /// See [`Listen::has_proxy_header`].
     pub(crate) has_proxy_header: bool,
@@ -67,7 +67,7 @@ pub struct PassedSocket {
     pub(crate) sockets: Vec<OwnedFd>,
     /// The datagram sockets of the same address, for HTTP/3.
     pub(crate) datagrams: Vec<OwnedFd>,
-    /// True for an IPv6 socket for all addresses that also accepts IPv4.
+    /// True for an IPv6 socket that is bound to all addresses and also accepts IPv4.
     is_dual: bool,
 }
 
@@ -85,8 +85,8 @@ pub enum PassedError {
     Unfit { fd: i32, name: String, is: String },
 }
 
-/// Returns the sockets passed to this process. Must be called before anything else opens a descriptor. A second call
-/// returns none.
+/// Returns the sockets passed to this process. Must be called before anything opens a descriptor. A second call returns
+/// no sockets.
 pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let variable = |name| std::env::var(name).ok();
     let is_meant = variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
@@ -144,8 +144,8 @@ impl Descriptor {
     }
 }
 
-/// Adds a datagram socket to the listening socket of the same address. The error describes what kind of socket it is
-/// instead.
+/// Adds a datagram socket to the listening socket of the same address. If there is no such socket, the error says what
+/// kind of socket this one is.
 fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), String> {
     let address = address_of(&socket)?;
     let of_address = listening.iter_mut().find(|passed| passed.address == address);
@@ -153,7 +153,7 @@ fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), 
     beside.take_datagrams(socket)
 }
 
-/// Returns the address of a socket. The error describes what kind of socket it is instead.
+/// Returns the address of a listening or datagram socket. The error says what kind of socket it is instead.
 fn address_of(socket: &OwnedFd) -> Result<SocketAddr, String> {
     let address = getsockname(socket).map_err(unread)?;
     SocketAddr::try_from(address).map_err(|_| "no socket of the internet".to_string())
@@ -163,8 +163,8 @@ fn unread(error: impl Into<io::Error>) -> String {
     format!("unreadable ({})", error.into())
 }
 
-/// Returns the configured listeners that no passed socket serves; they must be bound. A passed socket uses TLS if the
-/// listener of its address does or, without one, if its name is `https`.
+/// Returns the configured listeners that have no passed socket and must be bound. A passed socket uses TLS if the
+/// listener of its address does; if there is no such listener, if the socket's name is `https`.
 fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
     // Sockets that the previous process bound and that are no longer configured are dropped; a service manager's are
     // kept.
@@ -187,7 +187,7 @@ pub fn to_bind(configured: &[Listen], usual: Listen, passed: &mut Vec<PassedSock
 }
 
 impl PassedSocket {
-    /// Creates the entry for a listening socket. The error describes what kind of socket it is instead.
+    /// Creates the entry for a listening socket. For any other socket, the error says what kind it is.
     fn new(socket: OwnedFd, name: &str) -> Result<PassedSocket, String> {
         socket_type(&socket).map_err(|_| "no socket".to_string())?;
         let address = address_of(&socket)?;
@@ -216,18 +216,19 @@ impl PassedSocket {
         Ok(())
     }
 
-    /// Returns true if the previous process bound the socket. Once that process has ended, no other process holds it.
+    /// Returns true if the previous process bound the socket. No other process holds it after that process has ended.
     pub fn is_own(&self) -> bool {
         self.name == OWN_NAME
     }
 
-    /// Returns true if this is the listener for `address`. If Weir's listener was configured with port 0, the kernel
-    /// chose its port.
+    /// Returns true if this is the socket of the listener for `address`. If the listener was configured with port 0,
+    /// the kernel chose the port.
     fn is_for(&self, address: SocketAddr) -> bool {
         self.serves(address) || (self.is_own() && address.port() == 0 && address.ip() == self.address.ip())
     }
 
-    /// Returns true if connections to this address arrive at it. `ListenStream=80` is one socket for both families.
+    /// Returns true if connections to this address arrive at this socket. `ListenStream=80` creates one socket for both
+    /// families.
     fn serves(&self, address: SocketAddr) -> bool {
         let all_of_ipv4 = address.is_ipv4() && address.ip().is_unspecified();
         address == self.address || (self.is_dual && all_of_ipv4 && address.port() == self.address.port())

@@ -1,10 +1,10 @@
 //! The permanent change from root to an unprivileged user: after the ports below 1024 are bound, and before anything
 //! else is opened except certificates and keys ([`Keys`]).
 //!
-//! Logs and folders are opened as the unprivileged user. Then anything that a rotation or a reload opens later can be
-//! opened too, or the start fails with a message. In the kernel, credentials belong to a thread. The C library changes
-//! them for all threads but does not handle capabilities, so this runs before there is any other thread, and later
-//! threads inherit everything.
+//! Logs and folders are opened as the unprivileged user, so that a file that a later rotation or reload could not open
+//! already fails the start with a message. In the kernel, each thread has its own credentials. The C library changes
+//! the user of all threads but not their capabilities, so this runs while there is only one thread; later threads
+//! inherit everything.
 
 use std::ffi::CString;
 use std::io;
@@ -23,7 +23,7 @@ use super::Keys;
 pub struct Privileges {
     /// The user to change to, if the server is root.
     pub account: Option<Account>,
-    /// The certificates and keys, read as the user who started the server.
+    /// Reads the certificates and keys as the user who started the server.
     pub keys: Keys,
     /// True if the sandbox is on: the server can open and call only what it needs.
     pub is_sandboxed: bool,
@@ -41,7 +41,7 @@ pub struct Account {
     is_listed: bool,
 }
 
-/// The reason why the server cannot change to that user.
+/// The reason why the server cannot change to the user.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     #[error("user `{0}` is not known; expected the name or number of a user: `getent passwd` lists them")]
@@ -112,7 +112,8 @@ impl Account {
         self.gid
     }
 
-    /// Makes this process run as the user, irrevocably, with no more privileges than `kept`. No other thread may run.
+    /// Makes this process run as the user, irrevocably, with no more privileges than `kept`. Must be called while there
+    /// is only one thread.
     pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         if !own.is_root() {
@@ -141,7 +142,7 @@ impl Account {
         }
     }
 
-    /// Returns true if root's privileges can be regained, found by trying it rather than by trusting the calls above.
+    /// Returns true if root's privileges can be regained. Tries it, rather than trusting the calls above.
     fn can_return(&self, kept: CapabilitySet) -> bool {
         let is_root = unistd::setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok();
         let is_own =
@@ -172,8 +173,8 @@ fn gid_of(group: &str) -> nix::Result<Option<u32>> {
     }
 }
 
-/// Maps the errors of a machine without a user database, such as a container, to `None`. getpwnam(3) lists four of
-/// these errors.
+/// Returns `None` for the errors of a machine without a user database, such as a container. getpwnam(3) lists four of
+/// them.
 fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
     match listed {
         Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
@@ -181,7 +182,7 @@ fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
     }
 }
 
-/// Limits the thread to these capabilities, and prevents it from gaining others by starting a program.
+/// Limits the thread to these capabilities, and keeps it from gaining others by starting a program.
 pub(super) fn confine(kept: CapabilitySet) -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };

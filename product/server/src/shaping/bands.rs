@@ -32,7 +32,7 @@ pub fn find(options: &ShapingOptions, listen: SocketAddr, raise: Raise) -> Resul
     Ok(ShapingChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 
-/// Returns true if a classifier sorts this server's packets into bands, regardless of our marks.
+/// Returns true if a classifier sorts this server's packets into bands whatever their marks.
 #[cfg(feature = "bpf")]
 fn is_sorted(interface: &Interface, port: u16) -> bool {
     let settings = uplink::classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
@@ -51,14 +51,14 @@ fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), ShapingError> {
     Ok((interface, tree))
 }
 
-/// The bytes that the tree's link sends in [`BURST_FOR`], at least two segments.
+/// The number of bytes that the tree's link sends in [`BURST_FOR`], at least two segments.
 fn burst_bytes(tree: &Tree) -> u64 {
     tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES)
 }
 
 /// The marker for a shaping that keeps the order itself above a tree of bands: all responses go to the first data band,
-/// and the listening socket to the control band, by its priority. Returns `None` without the privilege; packets then go
-/// where unmarked ones go.
+/// and the listening socket to the control band, by its priority. Returns `None` if the process may not mark packets;
+/// they then go to the band of unmarked packets.
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
     try_mark(control).is_ok().then(|| (marker(tree, 1, Raise::WhenEmpty), control))
@@ -70,7 +70,8 @@ fn marker(tree: &Tree, bands: u8, raise: Raise) -> Marker {
     Marker { bands: Bands { priorities, raise }, burst_bytes }
 }
 
-/// The policy with its bands, and their number: `srpt` and `srrt` get as many as there are.
+/// Fits the policy to the number of bands: `srpt` and `srrt` get as many as there are. Returns the policy and its
+/// number of bands.
 fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), ShapingError> {
     let all = || BandSpec::learned(bands_max.into());
     let policy = match asked.order() {
@@ -90,7 +91,7 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
     Ok((policy, bands))
 }
 
-/// Checks that packets may be marked, on a throwaway socket: priorities above 6 need a privilege.
+/// Checks on a throwaway socket that this process may mark packets: priorities above 6 need a privilege.
 fn try_mark(priority: u32) -> Result<(), ShapingError> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
     let socket = socket.map_err(|error| ShapingError::Mark(error.into()))?;

@@ -1,4 +1,4 @@
-//! The queue of this host's own shaper, as the gauge reads it; it is looked up again if the shaper was changed.
+//! The queue of this host's own shaper, as the gauge reads it. It is looked up again after a change of the shaper.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::send::{Queue, Queued};
 pub struct ShaperQueue {
     interface: String,
     shaper: Option<Shaper>,
-    /// The rate of the uplink, if configured: a faster shaper is not the bottleneck.
+    /// The configured rate of the uplink, if any: a faster shaper is not the bottleneck.
     told: Option<Rate>,
 }
 
@@ -20,7 +20,7 @@ impl ShaperQueue {
         ShaperQueue { interface: shaper.interface.name.clone(), shaper: Some(shaper), told }
     }
 
-    /// Creates a queue that has no shaper yet.
+    /// Creates a queue whose shaper does not exist yet.
     pub fn missing(interface: Interface, told: Option<Rate>) -> ShaperQueue {
         ShaperQueue { interface: interface.name, shaper: None, told }
     }
@@ -37,7 +37,7 @@ impl Queue for ShaperQueue {
         Ok(Queued { bytes: waiting.bytes, drops: waiting.drops })
     }
 
-    /// Looks the interface up by name: a recreated interface has another number.
+    /// Looks the interface up by name, because a recreated interface has another number.
     fn find(&mut self) -> io::Result<Option<Rate>> {
         let interface = Interface::by_name(&self.interface).map_err(|error| io::Error::other(error.to_string()))?;
         let shaper = Shaper::of(interface)?.filter(|shaper| is_bottleneck(shaper.rate, self.told));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use sched::policy::PolicySpec;
 use thiserror::Error;
 
-/// The reason why the requested shaping is not possible: what is missing, where, and what would be right.
+/// The reason why the requested shaping is not possible: what is missing, where, and what would help.
 #[derive(Debug, Error)]
 pub enum ShapingError {
     #[error("no interface has address {0}; expected an address of this host in --listen (listener.address)")]
@@ -16,7 +16,7 @@ pub enum ShapingError {
     Kernel(uplink::Error),
     #[error("{interface} has no bands; run `weir uplink up {interface} --rate RATE`")]
     NoTree { interface: String },
-    /// The shaping is bands, and a classifier marks the same packets after us.
+    /// The requested shaping is bands, and a classifier marks the same packets after the server.
     #[error(
         "`weir attach` already sorts port {port} on {interface}; use --shaping off, or run `weir attach --detach {interface}`"
     )]
@@ -50,7 +50,7 @@ pub enum Misfit {
 }
 
 impl ShapingError {
-    /// Returns true if another command line would work on this machine as it is.
+    /// Returns true if a different command line would work on this machine without further changes.
     pub fn is_usage(&self) -> bool {
         matches!(self, ShapingError::Policy(_))
     }

@@ -20,7 +20,7 @@ impl World {
         read
     }
 
-    /// A write by the server; `more` announces that more data follows.
+    /// Performs a write by the server; `more` announces that more data follows.
     pub fn write(&mut self, at: usize, bytes: &[u8], more: bool) -> std::io::Result<usize> {
         self.enter();
         let most = if self.plan.has_socket_faults && self.random.once_in(8) {
@@ -40,7 +40,7 @@ impl World {
         written
     }
 
-    /// The server closes its end.
+    /// Closes the server's end.
     pub fn close(&mut self, at: usize) {
         self.enter();
         let server = &mut self.wires[at].server;

@@ -1,9 +1,10 @@
-//! A decoder of chunks (RFC 9112 section 7.1), written separately: a checker of the codec must not use the codec.
+//! A decoder of chunks (RFC 9112 section 7.1), written separately, because the checks must not use the codec that they
+//! check.
 
 #[derive(Debug, Default, Clone)]
 pub struct Chunks {
     state: State,
-    /// A line that has not ended.
+    /// The part of a line that has arrived.
     line: Vec<u8>,
 }
 
@@ -19,7 +20,7 @@ enum State {
 }
 
 impl Chunks {
-    /// Takes from the front; returns the content, and whether that was all.
+    /// Takes bytes from the front. Returns the content, and true if the body is complete.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<(Vec<u8>, bool), String> {
         let mut data = Vec::new();
         while !bytes.is_empty() && self.state != State::Done {

@@ -1,5 +1,5 @@
-//! Datagrams between the server and HTTP/3 clients: some are lost, some overtake others, and every queue on the path is
-//! bounded.
+//! The datagrams between the server and HTTP/3 clients. Some are lost, some overtake others, and every queue on the
+//! path is bounded.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use super::world::{Event, World};
 use crate::poll::Ready;
 
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 255, 2)), 443);
-/// The port of the first client; the others follow.
+/// The port of the first client; the other clients have the ports that follow.
 const PORT: u16 = 20_000;
 /// The maximum time in a queue on the path; a datagram that would wait longer is lost.
 const WAITS_MAX: Nanos = Nanos::from_secs(2);
@@ -30,9 +30,9 @@ pub enum Passing {
     Up { client: usize, bytes: Vec<u8> },
     /// The datagram has arrived at its client.
     Down { client: usize, bytes: Vec<u8> },
-    /// These bytes have left the server's socket.
+    /// This many bytes have left the server's socket.
     Departure { bytes: usize },
-    /// There is room again.
+    /// The server's socket has room again.
     Room,
     /// A client starts, or acts again.
     Act { client: usize },
@@ -43,7 +43,7 @@ pub enum Passing {
 struct Way {
     delay: Nanos,
     rate_bytes_per_s: u64,
-    /// The time until which it carries earlier datagrams to the client.
+    /// The time until which the path is busy with earlier datagrams to the client.
     down_until: Nanos,
     up_until: Nanos,
 }
@@ -51,13 +51,13 @@ struct Way {
 /// The server's socket, and its clients.
 #[derive(Default)]
 pub struct Datagrams {
-    /// Arrived, and not read.
+    /// The datagrams that have arrived and were not read yet.
     pub inbox: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// The token under which its readiness is announced, and the events.
+    /// The token under which the socket's readiness is announced, and the events.
     pub heard: Option<(u64, EventFlags)>,
     /// The bytes in the socket, on their way down.
     pub queued_bytes: usize,
-    /// For a moment there is no room, whatever is queued.
+    /// True while the socket has no room, whatever is queued.
     is_short: bool,
     pub clients: Vec<Option<Http3>>,
     ways: Vec<Way>,
@@ -79,7 +79,8 @@ impl Way {
         Way { delay, rate_bytes_per_s, down_until: Nanos::ZERO, up_until: Nanos::ZERO }
     }
 
-    /// Returns when a datagram sent now is through, which is also when the path is free; `None` if too much waits.
+    /// Returns the time at which a datagram sent now has passed, and the path is free again; `None` if too much waits
+    /// already.
     fn carry(&self, now: Nanos, until: Nanos, bytes: usize) -> Option<Nanos> {
         let through_at = until.max(now) + Nanos(bytes as u64 * 1_000_000_000 / self.rate_bytes_per_s);
         (through_at <= now + WAITS_MAX).then_some(through_at)
@@ -101,7 +102,7 @@ impl Datagrams {
 }
 
 impl World {
-    /// Starts the HTTP/3 clients at random times, like the others.
+    /// Starts the HTTP/3 clients at random times, as other clients are started.
     pub fn begin_datagrams(&mut self) {
         let Some(plan) = self.plan.http3 else { return };
         let random = &mut Random::new(plan.seed);
@@ -113,7 +114,7 @@ impl World {
         }
     }
 
-    /// The readiness that epoll would report for the server's socket (level-triggered).
+    /// Returns the readiness that epoll would report for the server's socket (level-triggered).
     pub fn ready_datagrams(&mut self) -> Option<Ready> {
         let (token, wanted) = self.peers.datagrams.heard?;
         let mut flags = EventFlags::empty();
@@ -130,7 +131,7 @@ impl World {
         !is_short && queued_bytes < most / 2
     }
 
-    /// The server sends a datagram; returns false if there is no room.
+    /// Takes a datagram that the server sends. Returns false if there is no room.
     pub fn take_datagram_down(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         let Some(plan) = self.plan.http3 else { return true };
         let datagrams = &mut self.peers.datagrams;
@@ -194,7 +195,7 @@ impl World {
         }
     }
 
-    /// A client receives a datagram, if one has arrived, and does what it can.
+    /// Makes a client receive a datagram, if one has arrived, and act as far as possible now.
     fn act_http3(&mut self, number: usize, came: Option<&[u8]>) {
         let Some(mut client) = self.peers.datagrams.clients[number].take() else { return };
         if !client.is_done {

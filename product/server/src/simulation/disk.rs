@@ -1,4 +1,4 @@
-//! The disk: the work that other threads would do for a worker is done at instants that the seed determines.
+//! The disk. The seed determines when the work ends that other threads would do for a worker.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +50,7 @@ struct Reads {
     written: Vec<(JobId, Written)>,
 }
 
-/// Storage as a transmitter uses it.
+/// The storage that a transmitter uses.
 pub struct SimulatedStorage {
     reads: Arc<Mutex<Reads>>,
     random: Random,
@@ -110,7 +110,7 @@ impl DiskQueue {
         buffer.fill(file, range.start).map(|()| buffer)
     }
 
-    /// Performs a write; one that fails may have written some bytes.
+    /// Performs a write. A write that fails may have written some bytes.
     fn write(write: Write, random: &mut Random, plan: &Plan) -> Written {
         let is_broken = plan.has_disk_errors && random.once_in(10);
         let written = write.run(&std::env::temp_dir(), None);

@@ -1,4 +1,4 @@
-//! Files of known contents.
+//! Files whose contents are known.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::stages::staging::{self, Folding, Upper, applied};
 /// The number of names without a file.
 pub const ABSENT: u64 = 3;
 
-/// Sizes of small files, which are held in memory, and of larger ones, which are read.
+/// The sizes of the files: small ones, which are held in memory, and larger ones, which are read.
 const SIZES: [usize; 9] = [0, 1, 5, 1_000, 20_000, 65_536, 65_537, 300_000, 1_000_000];
 
-/// Sizes of pages of text, which may be coded; the second has sidecars.
+/// The sizes of pages of text, which may be coded; the second page has sidecars.
 const PAGES: [usize; 5] = [255, 5_000, 40_000, 150_000, 600_000];
 const PAGE_WITH_SIDECARS: usize = 1;
 
@@ -32,7 +32,7 @@ pub struct Site {
     pub folder: Folder,
     files: Vec<Vec<u8>>,
     pages: Vec<Vec<u8>>,
-    /// Their bytes after the stages of [`stages_of`].
+    /// The bytes of the files after the stages of [`stages_of`].
     staged: Vec<Vec<u8>>,
 }
 
@@ -73,7 +73,7 @@ impl Site {
         Site { folder, files, pages, staged }
     }
 
-    /// A disk on which `permille` of the paths in a thousand are not in memory.
+    /// A disk that holds all but `permille` in a thousand of the paths in memory.
     pub fn cold(&self, permille: u64, random: &mut Random) -> FakeDisk {
         let files = (0..self.files.len()).map(|number| format!("f{number}"));
         let all = files.chain((0..ABSENT).map(|number| format!("none{number}")));
@@ -109,7 +109,7 @@ impl Site {
     }
 }
 
-/// Content in which any two places, of the same or of different files, soon differ.
+/// Returns content in which any two positions, of one file or of two, soon differ.
 fn content(size: usize) -> Vec<u8> {
     (0..size as u64).map(|at| ((at * 2_654_435_761 + size as u64) >> 11) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Clients of the server's own network, which are not reached over the uplink. A download of theirs must neither delay a
+//! Clients in the server's own network, which are not reached over the uplink. Their downloads must neither delay a
 //! response on the line nor wait for the line, whatever the protocols of both.
 
 use std::rc::Rc;
@@ -13,26 +13,25 @@ use super::random::Random;
 use super::server::Server;
 use super::wire::WireSettings;
 
-/// 1 Mbit/s.
+/// The rate of the line: 1 Mbit/s.
 const UPLINK_BYTES_PER_S: u64 = 125_000;
-/// The rate of the path to each client, which is far above the uplink's: 800 Mbit/s.
+/// The rate of the path to each client, far above the uplink's: 800 Mbit/s.
 const PATH_BYTES_PER_S: u64 = 100_000_000;
-/// A file of 1,000,000 bytes and one of 20,000, by their numbers in the site.
+/// The index of a file of 1,000,000 bytes. The next constant is for one of 20,000 bytes.
 const LARGE: usize = 8;
 const PAGE: usize = 4;
 /// The requests of a local client, one after the other.
 const DOWNLOADS: [usize; 8] = [LARGE; 8];
 /// The requests of a client on the line, one after the other: 160 ms each.
 const PAGES: [usize; 6] = [PAGE; 6];
-/// The requests of a client on the line by which its rate is found: 8 s each.
+/// The requests of a client on the line from which the rate is found, one after the other: 8 s each.
 const LONG: [usize; 8] = [LARGE; 8];
-/// The maximum time that a local client needs for its downloads, for which the line would need 64 s.
+/// The maximum time that a local client may need for its downloads, which would take 64 s on the line.
 const LOCAL_FOR_MAX: Nanos = Nanos::from_secs(1);
 const STEPS_MAX: u64 = 1_000_000;
-/// The maximum time by which a response on the line may end later because of local downloads: the system calls of the
-/// server that are in its way.
+/// The maximum delay of a response on the line by local downloads: the time of the server's system calls for them.
 const LATER_MAX: Nanos = Nanos::from_millis(1);
-/// The maximum part by which a found rate may differ: its intervals end at other instants.
+/// The maximum relative difference of the found rate, whose intervals end at other times.
 const MOVED_MAX: f64 = 0.02;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +56,8 @@ const LINK: WireSettings = WireSettings {
     inbox_bytes_max: 256 << 10,
 };
 
-/// Two clients of TCP and two of HTTP/3, of which the first of each is local, if local clients are named.
+/// Two TCP clients and two HTTP/3 clients. If `is_named`, the first of each is in a network that the server knows as
+/// local.
 fn plan(is_named: bool, is_searched: bool) -> Plan {
     Plan {
         clients: 2,
@@ -79,7 +79,8 @@ struct Asking {
     is_local: bool,
 }
 
-/// The outcome of a run: when bytes arrived at the local client and at the other, and the found rate of the line.
+/// The outcome of a run: the times at which bytes arrived at the local client and at the other, and the rate found for
+/// the line.
 struct Heard {
     local: Vec<Nanos>,
     line: Vec<Nanos>,
@@ -96,7 +97,7 @@ fn client(asking: Asking, plan: &Plan) -> Client {
     Client::of(engine, matches!(asking.protocol, Protocol::Http1Tls | Protocol::Http2Tls), plan)
 }
 
-/// Runs a server with these clients to their end.
+/// Runs a server with these clients until they have left.
 fn heard(plan: &Plan, askings: &[Asking], site: &Rc<Site>) -> Heard {
     let server = Server::new(plan.clone(), Random::new(1), Rc::clone(site));
     let world = Rc::clone(&server.world);
@@ -130,7 +131,7 @@ fn took(heard: &[Nanos]) -> Nanos {
     *heard.last().expect("it was answered") - heard[0]
 }
 
-/// All pairs of protocols: of the local client and of the other.
+/// All pairs of protocols of the local client and of the other.
 fn pairs(line_files: &'static [usize]) -> impl Iterator<Item = (Asking, Asking)> {
     PROTOCOLS.into_iter().flat_map(move |protocol| {
         let local = Asking { protocol, files: &DOWNLOADS, is_local: true };
@@ -152,7 +153,7 @@ fn a_local_download_does_not_delay_the_line() {
     }
 }
 
-/// Without their network named, local clients are held at the line's rate.
+/// Local clients whose network is not configured are held to the line's rate.
 #[test]
 fn an_unnamed_local_client_is_held_at_the_rate_of_the_line() {
     let (site, plan) = (Rc::new(Site::new()), plan(false, false));

@@ -1,7 +1,7 @@
-//! A whole server in simulated time, from a seed, which determines clients, network, disk, clock, and every fault.
-//! Invariants are checked throughout, and a seed that breaks one does so again.
+//! A whole server in simulated time. A seed determines clients, network, disk, clock, and every fault. Invariants are
+//! checked throughout, and a seed that breaks one does so every time.
 //!
-//! TigerBeetle's simulator is the model.
+//! The model is TigerBeetle's simulator.
 
 mod application;
 mod calls;
@@ -52,7 +52,7 @@ struct Report {
     steps: u64,
     answered: u64,
     trace: u64,
-    /// The rate of the line, if the server has searched and found one.
+    /// The rate of the line, if the server has searched for it and found one.
     found: Option<units::Rate>,
 }
 
@@ -86,7 +86,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// `cargo xtask simulate` sets the first seed and their number.
+/// `cargo xtask simulate` sets the first seed and the number of seeds.
 #[test]
 fn every_seed_keeps_the_laws() {
     let (first, count) = (number("WEIR_SEED").unwrap_or(1), number("WEIR_SEEDS").unwrap_or(60));
@@ -114,7 +114,7 @@ fn every_seed_keeps_the_laws() {
     assert_eq!(failed, 0, "of {count} seeds from {first}");
 }
 
-/// Seeds in addition to the seeds of every test run.
+/// Seeds that once found a fault, in addition to the seeds of every test run.
 #[test]
 fn seeds_that_found_faults_keep_the_laws() {
     let site = Rc::new(Site::new());
@@ -129,7 +129,7 @@ fn seeds_that_found_faults_keep_the_laws() {
 /// The number of seeds within which each fault must be found; far fewer suffice.
 const SEEDS_FOR_A_FAULT: u64 = 1_000;
 
-/// Each fault with the seed that the search begins at: the first that found it when this was written.
+/// Each fault with the seed at which the search begins: the first seed that found it when this was written.
 #[test]
 fn planted_faults_are_found() {
     let site = Rc::new(Site::new());

@@ -23,7 +23,7 @@ use crate::upstream::Endpoint;
 
 /// The beginning of the simulation, since 1970.
 const BEGAN_AT: Duration = Duration::from_secs(1_700_000_000);
-/// The maximum that one `sendfile` call takes of a file.
+/// The maximum number of bytes of a file that one `sendfile` call takes.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
 pub struct SimulatedNet {

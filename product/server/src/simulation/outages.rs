@@ -1,5 +1,5 @@
-//! Outages of applications, and the health checks with which the server detects them. An application that the server
-//! must have found to be down must not receive a request.
+//! Outages of applications, and the health checks by which the server detects them. An application that the server must
+//! know to be down must not receive a request.
 
 use units::Nanos;
 
@@ -11,7 +11,8 @@ use super::world::BEGINS_AT;
 pub const HEALTH: &str = "/up";
 /// The maximum number of applications.
 const ENDPOINTS: usize = 3;
-/// The server checks once a second, and a request may have been in flight when the outage was detected.
+/// The time that the server has to detect an outage: it checks once a second, and a request may have been on its way
+/// when it did.
 const SLACK: Nanos = Nanos::from_secs(5);
 /// The number of equal results that change the state.
 const RESULTS: u64 = 2;
@@ -21,7 +22,7 @@ const RESULTS: u64 = 2;
 pub struct HealthPlan {
     pub every: Nanos,
     pub slow_start: Nanos,
-    /// An outage, if any, for each endpoint.
+    /// The outage of each endpoint, if it has one.
     outages: [Option<Outage>; ENDPOINTS],
 }
 
@@ -32,14 +33,14 @@ struct Outage {
     kind: OutageKind,
 }
 
-/// The kinds of outage. Other requests are answered as usual, unless connections are refused.
+/// The kinds of outage. Other requests than health checks are answered as usual, unless connections are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutageKind {
     /// The health check reports an error.
     Error,
-    /// The health check gets no response.
+    /// A health check gets no response.
     Silence,
-    /// It refuses connections.
+    /// The application refuses connections.
     Refusal,
 }
 
@@ -64,13 +65,14 @@ impl HealthPlan {
         self.outages.iter().any(Option::is_some)
     }
 
-    /// The outage of an application at this time.
+    /// The outage of an application at this time, if it has one.
     pub fn outage(&self, endpoint: usize, now: Nanos) -> Option<OutageKind> {
         let outage = self.outages[endpoint].filter(|outage| (outage.from..outage.to).contains(&now));
         outage.map(|outage| outage.kind)
     }
 
-    /// Returns true if the server must have detected that an application is down, and must have no request left for it.
+    /// Returns true if the server must have detected that the application is down, and must have ended all requests to
+    /// it.
     pub fn is_known_down(&self, endpoint: usize, now: Nanos, plan: &UpstreamPlan) -> bool {
         // A silent application has the connect timeout twice: for the connection, and for its first byte.
         let found_after = RESULTS * (self.every.0 + 2 * plan.connect_timeout.0);
@@ -80,7 +82,7 @@ impl HealthPlan {
         self.outages[endpoint].is_some_and(|outage| (outage.from + known_after..outage.to).contains(&now))
     }
 
-    /// The response of an application to the request for [`HEALTH`].
+    /// The application's response to a request for [`HEALTH`].
     pub fn says(&self, endpoint: usize, now: Nanos) -> &'static [u8] {
         match self.outage(endpoint, now) {
             Some(OutageKind::Error) => b"HTTP/1.1 503 Down\r\nContent-Length: 4\r\n\r\ndown",

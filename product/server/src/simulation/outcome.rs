@@ -1,18 +1,18 @@
-//! The result of a run: the trace of its events, and how it ends.
+//! The result of a run: the trace of its events, and the way it ends.
 
 #[derive(Default)]
 pub struct Outcome {
-    /// A hash of all events.
+    /// A hash of all events so far.
     pub trace: u64,
     /// The first invariant that was broken.
     pub broken: Option<String>,
-    /// No event is left.
+    /// True if no event is left.
     pub is_over: bool,
-    /// It is time to stop the server.
+    /// True if it is time to stop the server.
     pub is_stop_due: bool,
     /// The client whose connection is shown on standard output (WEIR_SHOW).
     pub shown: Option<usize>,
-    /// Segments that the kernel held back in vain.
+    /// The segments that the kernel held back for nothing.
     pub held_tails: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use super::outages::HealthPlan;
 use super::random::Random;
 use super::wire::WireSettings;
 
-/// The orders of responses, with their pace in bytes per second.
+/// The policies of a run, with the pace in bytes per second.
 const ORDERS: [(&str, Option<u64>); 6] = [
     ("fair", None),
     ("srpt", None),
@@ -19,7 +19,7 @@ const ORDERS: [(&str, Option<u64>); 6] = [
 
 /// The network of the server's own clients.
 const LOCAL: [u8; 2] = [10, 0];
-/// The same network, as an operator writes it.
+/// [`LOCAL`], as an operator writes it.
 pub const LOCAL_NETWORK: &str = "10.0.0.0/16";
 
 #[derive(Debug, Clone)]
@@ -27,52 +27,52 @@ pub struct Plan {
     pub clients: usize,
     pub arrivals_over: Nanos,
     pub policy: &'static str,
-    /// The pace, and the rate of the uplink that all clients share; `None` if nothing is paced.
+    /// The pace, and the rate of the uplink that all clients share, in bytes per second; `None` if nothing is paced.
     pub uplink_bytes_per_s: Option<u64>,
-    /// The upper bound on the duration of a system call.
+    /// The upper bound on the duration of a system call, in nanoseconds.
     pub call_ns_max: u64,
     /// The upper bound on the wake-up delay.
     pub wake_ns_max: u64,
     pub unsent_bytes_max: usize,
     /// Interrupted calls, short writes, and a shortage of descriptors.
     pub has_socket_faults: bool,
-    /// The number of looks in a thousand, at files that are not held in memory, that need the disk.
+    /// The number of lookups in a thousand, of files that are not held in memory, that need the disk.
     pub cold_permille: u64,
     pub disk_takes_max: Nanos,
     /// Some reads fail.
     pub has_disk_errors: bool,
     pub places: usize,
-    /// The memory for connections; [`u64::MAX`] for no limit.
+    /// The memory for connections, in bytes; [`u64::MAX`] for no limit.
     pub memory_bytes: u64,
-    /// The time after the beginning at which the server receives a stop.
+    /// The time after the start at which the server is told to stop.
     pub stop_after: Option<Nanos>,
-    /// Each response has a line in a log.
+    /// True if each response has a line in a log.
     pub is_logged: bool,
     pub has_http2: bool,
     pub has_tls: bool,
-    /// Some clients leave, reset, stall or send half a head.
+    /// True if some clients leave, reset, stall or send half a head.
     pub has_strange_clients: bool,
-    /// Some clients are attackers, which request too much.
+    /// True if some clients are attackers, which send too many requests.
     pub has_attackers: bool,
-    /// The applications behind the server, if some requests are passed on.
+    /// The applications behind the server, if some requests are passed on to them.
     pub upstreams: Option<UpstreamPlan>,
     /// The HTTP/3 clients among the others, if any.
     pub http3: Option<Http3Plan>,
-    /// All responses pass through stages.
+    /// True if all responses pass through stages.
     pub is_staged: bool,
-    /// Clients ask for text, and accept codings.
+    /// True if clients request text and accept codings.
     pub is_coded: bool,
-    /// The link of every connection, if it is not random.
+    /// The link of every connection, unless it is random.
     pub link: Option<WireSettings>,
     /// The server searches for the rate of the uplink.
     pub is_searched: bool,
-    /// The number of clients, of TCP and again of HTTP/3, that are in the server's own network. Their bytes do not pass
-    /// the uplink.
+    /// The number of TCP clients, and also of HTTP/3 clients, in the server's own network. Their bytes do not pass the
+    /// uplink.
     pub local_clients: usize,
 }
 
 impl Plan {
-    /// A plan without faults, limits or random decisions, for one client of HTTP/1.1 or HTTP/2.
+    /// A plan for one HTTP/1.1 or HTTP/2 client, without faults, limits or random decisions.
     pub const QUIET: Plan = Plan {
         clients: 1,
         arrivals_over: Nanos::from_secs(1),
@@ -107,7 +107,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy)]
 pub struct Http3Plan {
     pub clients: usize,
-    /// The seed of their random decisions.
+    /// The seed of the random decisions about datagrams and their clients.
     pub seed: u64,
     /// The number of datagrams in a thousand that are lost.
     pub lost_permille: u64,
@@ -142,23 +142,23 @@ impl Http3Plan {
     }
 }
 
-/// Applications, and how the server must treat them.
+/// The applications, and the way the server must treat them.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamPlan {
     pub endpoints: u64,
-    /// The maximum number of concurrent requests to each.
+    /// The maximum number of concurrent requests to each application.
     pub requests_max: u32,
     pub connect_timeout: Nanos,
     pub read_timeout: Nanos,
     /// The number of connections in a thousand that are refused, or never established.
     pub refused_permille: u64,
-    /// They close idle connections.
+    /// True if the applications close idle connections.
     pub closes_idle: bool,
-    /// The health checks of the server, if it makes any.
+    /// The server's health checks, if it makes any.
     pub health: Option<HealthPlan>,
 }
 
-/// A maximum with which no request waits.
+/// A limit so high that no request waits.
 const REQUESTS_MANY: u32 = 1_000;
 
 impl UpstreamPlan {
@@ -180,7 +180,7 @@ impl UpstreamPlan {
         self.has_queue() || self.refused_permille > 0 || has_outages
     }
 
-    /// Returns true if requests may wait for others to end.
+    /// Returns true if requests may have to wait for others to end.
     pub fn has_queue(&self) -> bool {
         self.requests_max < REQUESTS_MANY
     }
@@ -227,7 +227,7 @@ impl Plan {
         }
     }
 
-    /// The network of a client, of TCP or of HTTP/3.
+    /// The network of a TCP or HTTP/3 client.
     pub fn network_of(&self, client: usize) -> [u8; 2] {
         if client < self.local_clients { LOCAL } else { [198, 18] }
     }
@@ -237,7 +237,7 @@ impl Plan {
         self.clients + self.http3.map_or(0, |http3| http3.clients)
     }
 
-    /// Returns true if no client must make room for others, and the server is not stopped.
+    /// Returns true if no client must make room for others and the server is not stopped.
     pub fn has_room(&self) -> bool {
         self.places >= self.all_clients() && self.memory_bytes == u64::MAX && self.stop_after.is_none()
     }
@@ -247,7 +247,7 @@ impl Plan {
         self.has_disk_errors || self.memory_bytes < u64::MAX
     }
 
-    /// The maximum time that a client waits for the next byte of a response, in any order.
+    /// The maximum time that a client must wait for the next byte of a response, whatever the order.
     pub fn patience(&self) -> Nanos {
         let carried =
             self.uplink_bytes_per_s.map_or(0, |rate| self.all_clients() as u64 * super::client::BYTES_ASKED_MAX / rate);

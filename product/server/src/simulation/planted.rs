@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// A fault is made once in this many times; one with rare occasions, every time.
+/// A planted fault strikes once in this many opportunities; a fault with rare opportunities, every time.
 const EVERY: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,29 +11,29 @@ pub enum Fault {
     LostWakeUp,
     /// A request is answered twice.
     DoubleAnswer,
-    /// A connection that has ended stays in its client's account.
+    /// A connection that has ended stays in the account of its client.
     LeakedAccount,
     /// A stream whose window has opened is not resumed.
     StarvedStream,
-    /// The body of a response that its upstream has cut ends as if it were complete.
+    /// A response whose body the upstream has cut off ends as if it were complete.
     CutBodyEnded,
-    /// A response over HTTP/3 counts as sent when a part of it is.
+    /// A response over HTTP/3 counts as sent when only a part of it was.
     UnfinishedStream,
-    /// An HTTP/3 connection's retransmission timer is not set.
+    /// The retransmission timer of an HTTP/3 connection is not set.
     ForgottenTimer,
     /// Spooled bytes are read from the wrong offset.
     SpooledBeside,
     /// A request is sent to an upstream that is down.
     DownAsked,
-    /// A single client may take all places of an upstream.
+    /// A single client may occupy all places of an upstream.
     GreedyClient,
-    /// A client that has shut its connection is not noticed while an upstream works for it.
+    /// A client's end of its connection is not noticed while an upstream works for that client.
     GoneUnnoticed,
     /// The end of a client's TLS is not noticed until something follows it.
     EndOfTlsUnnoticed,
     /// The server makes the kernel hold back the end of the received data until more follows.
     HeldTail,
-    /// A stage is not flushed while its source waits for its producer.
+    /// A stage is not flushed while its source waits for the producer.
     KeptByStage,
 }
 
@@ -42,13 +42,13 @@ thread_local! {
     static TIMES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Makes this fault on this thread from now on.
+/// Plants this fault on this thread; `None` removes it.
 pub fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);
     TIMES.set(0);
 }
 
-/// Returns true if the fault is made this time.
+/// Returns true if this fault is planted and strikes this time.
 pub fn strikes(fault: Fault) -> bool {
     if PLANTED.get() != Some(fault) {
         return false;

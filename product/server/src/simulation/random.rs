@@ -17,7 +17,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, but not including, `end`.
+    /// Returns a number from 0 up to, but not including, `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.word() % end.max(1)
     }
@@ -26,7 +26,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// Returns true once in `times` times on average.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -35,7 +35,7 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// A number near a power of two at which sums and products wrap, or floating-point numbers lose precision.
+    /// Returns a number near a power of two at which sums and products wrap, or floating-point numbers lose precision.
     pub fn near_power(&mut self) -> u128 {
         let power = 1u128 << self.one_of(&[31, 32, 53, 63, 64]);
         power + u128::from(self.below(140_000)) - 70_000

@@ -1,4 +1,4 @@
-//! The readiness reported to the server: its wake-up, and connections whose readiness changed.
+//! The readiness that is reported to the server: of its wake-up, and of connections whose readiness changed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Pending events, each with an instant and a number, so that the seed alone determines the order.
+//! The pending events, each with a time and a number, so that the seed alone determines their order.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ impl<E> Schedule<E> {
         self.events.insert((at, self.numbered), event);
     }
 
-    /// Adds an event unless the same one is already due at that instant: otherwise a peer woken by each of many bytes
-    /// would wake as often from then on.
+    /// Adds an event, unless the same one is already due at that time. Otherwise a peer that is woken by each of many
+    /// bytes would wake that often from then on.
     pub fn add_once(&mut self, at: Nanos, event: E)
     where
         E: PartialEq,
@@ -37,7 +37,7 @@ impl<E> Schedule<E> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the next event, if its instant has come.
+    /// Takes the next event, if it is due.
     pub fn take(&mut self, now: Nanos) -> Option<(Nanos, E)> {
         let entry = self.events.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((at, _), event) = entry.remove_entry();

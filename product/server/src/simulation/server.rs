@@ -38,7 +38,7 @@ use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
 
-/// The time after the last client has left within which the last connection must end: longer than every timeout.
+/// The time within which the last connection must end after the last client has left: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
 
 /// The maximum time that lines wait in a worker.
@@ -114,7 +114,7 @@ fn admission(places: &Arc<Places>, plan: &Plan, limits: &Limits) -> Admission {
     Admission::new(0, Arc::clone(places), clients, plan.memory_bytes, limits)
 }
 
-/// A single site, for all hosts.
+/// The settings of a single site for all hosts.
 fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>) -> Arc<Current> {
     let (cert, key) = site.certificate();
     let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
@@ -260,7 +260,7 @@ impl Server {
         Ok(())
     }
 
-    /// The time, whether no event is left, whether the server must stop, and whether all clients have left.
+    /// Returns the time, and whether no event is left, the server must stop, and all clients have left.
     fn look(&self) -> Result<(Nanos, bool, bool, bool), String> {
         let mut world = self.world.borrow_mut();
         let (now, are_done, outcome) = (world.now, world.are_clients_done(), &mut world.outcome);
@@ -270,7 +270,7 @@ impl Server {
         }
     }
 
-    /// Checks that no account of clients that have left is kept.
+    /// Checks that no account is kept of clients that have left.
     fn check_accounts(&mut self) -> Result<(), String> {
         let now = self.world.borrow().now;
         let left = self.worker.left_over(now);
@@ -285,7 +285,7 @@ impl Server {
         Ok(())
     }
 
-    /// Checks that all connections together hold little more memory than allowed, and that the count matches what is
+    /// Checks that all connections together hold little more memory than allowed, and that the count matches the memory
     /// allocated.
     fn check_memory(&mut self) -> Result<(), String> {
         let (held, most) = (self.worker.held_bytes(), self.world.borrow().plan.memory_bytes);
@@ -303,7 +303,7 @@ impl Server {
     }
 
     /// Checks that each received response has its log line, and no request has two. Malformed requests over HTTP/2 and
-    /// HTTP/3 have lines without a response, and so have mistakes that end a connection; their number is bounded.
+    /// HTTP/3, and errors that end a connection, have lines without a response; the number of these lines is bounded.
     fn check_log(&mut self) -> Result<(), String> {
         self.writer.drain();
         let Some(path) = &self.log_path else { return Ok(()) };

@@ -24,7 +24,7 @@ const TURNS: usize = 50;
 /// Reloads, derived from other decisions of the plan, so that the runs of existing seeds do not change.
 pub struct Reloads {
     changes: Arc<Changes>,
-    /// `None` for no reloads.
+    /// The number of turns between two reloads; `None` for no reloads.
     every: Option<u64>,
     done: usize,
 }
@@ -35,7 +35,7 @@ impl Reloads {
         Reloads { changes: Arc::default(), every, done: 0 }
     }
 
-    /// The queue in which the worker finds them.
+    /// The queue in which the worker finds the reloads.
     pub fn changes(&self) -> Arc<Changes> {
         Arc::clone(&self.changes)
     }
@@ -49,7 +49,7 @@ impl Reloads {
         }
     }
 
-    /// Another policy, at the uplink's rate or half of it.
+    /// The settings of the next reload: another policy, at the uplink's rate or half of it.
     fn next(&self, plan: &Plan, limits: Limits) -> NewSettings {
         let policy: sched::policy::PolicySpec = match plan.policy {
             "srpt" | "las" | "psjf" => POLICIES[self.done % POLICIES.len()],

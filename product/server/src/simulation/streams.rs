@@ -1,7 +1,7 @@
 //! Message streams through the proxy: WebSocket, server-sent events, long polls, endless chunks; over each protocol,
 //! with and without TLS, paced and unpaced. A message must reach the other side as soon as the links allow; the server
-//! may add a few milliseconds. A message that it leaves in the kernel, to be sent with the next one, arrives 200 ms
-//! late.
+//! may add a few milliseconds. A message that the server leaves in the kernel, to be sent with the next one, arrives
+//! 200 ms late.
 
 use std::rc::Rc;
 
@@ -25,9 +25,9 @@ const DELAY: Nanos = Nanos::from_millis(10);
 const ADDED_MAX: Nanos = Nanos::from_millis(5);
 /// Writes closer together than this are one message.
 const PAUSE_MIN: Nanos = Nanos::from_millis(100);
-/// Messages followed by the next within this time are not timed: the kernel holds back the end of one for 200 ms.
+/// A message is not timed if the next one follows within this time: the kernel may hold back its end for 200 ms.
 const TIMED_FOR: Nanos = Nanos::from_millis(240);
-/// The time for which the last message is awaited.
+/// The time to wait for the last message.
 const LAST_FOR: Nanos = Nanos::from_secs(1);
 /// The minimum number of messages of each kind that must be timed.
 const TIMED_MIN: usize = 3;
@@ -65,7 +65,7 @@ const FILES: [usize; 2] = [4, 5];
 /// The response to a poll, 1,000 bytes.
 const POLLED_FILE: usize = 3;
 
-/// A link that only delays.
+/// A link that only adds a delay.
 const LINK: WireSettings = WireSettings {
     delay: DELAY,
     rate_bytes_per_s: 100_000_000,
@@ -136,12 +136,12 @@ struct Way {
     heard: Vec<Nanos>,
 }
 
-/// A message: its length, and the time from the sending of its last byte to its arrival; `None` if nothing arrived
+/// The length of a message, and the time from the sending of its last byte to its arrival; `None` if nothing arrived
 /// before the next message.
 type Message = (u64, Option<Nanos>);
 
 impl Way {
-    /// The messages that no other followed at once.
+    /// The messages that no other message followed at once.
     fn messages(&self) -> Vec<Message> {
         let bursts: Vec<_> = self.said.chunk_by(|one, next| next.0 - one.0 < PAUSE_MIN).collect();
         let begins = bursts.iter().skip(1).map(|next| next[0].0).chain([Nanos::MAX]);
@@ -185,7 +185,7 @@ fn judge(protocol: Protocol, kind: Kind, file: usize, uplink: Option<u64>, site:
     ran.map(|_| ())
 }
 
-/// The direction to the client, and in a tunnel also the one from it.
+/// The direction to the client; for a tunnel, also the direction from the client.
 fn ways(world: &World, kind: Kind) -> Vec<Way> {
     let clients = world.peers.clients.iter().flatten().map(|client| (&client.said_at, &client.heard_at));
     let datagrams = world.peers.datagrams.clients.iter().flatten().map(|client| (&client.said_at, &client.heard_at));
@@ -226,7 +226,7 @@ fn client(protocol: Protocol, kind: Kind, file: usize, plan: &Plan, site: &Site)
     Asking::Stream(Box::new(Client::of(engine, is_secure, plan)))
 }
 
-/// All streams: kind, file, and the rate of the uplink if it is paced.
+/// All streams: kind, file, and the rate of the uplink, `None` if not paced.
 fn streams() -> impl Iterator<Item = (Kind, usize, Option<u64>)> {
     let uplinks = [None, Some(UPLINK_BYTES_PER_S)];
     let of_files = KINDS.into_iter().flat_map(|kind| FILES.map(|file| (kind, file)));

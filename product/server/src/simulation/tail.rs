@@ -1,6 +1,7 @@
 //! The last segment of a socket's unsent data. If the server has announced more data by MSG_MORE or TCP_CORK, the
 //! kernel holds back a partial segment until it is full, until the announcement is withdrawn, and for at most 200 ms
-//! (tcp(7)). A server that lets it wait for that long delays a client for nothing, which is the invariant checked here.
+//! (tcp(7)). The invariant checked here: the server never lets a segment wait for that long, which would delay a client
+//! for nothing.
 
 use units::Nanos;
 
@@ -15,9 +16,9 @@ pub struct Tail {
     /// The last write announced more data.
     has_more: bool,
     is_corked: bool,
-    /// It was held back for the maximum time.
+    /// True if the tail was held back for the maximum time.
     is_over: bool,
-    /// An event that checks it is scheduled.
+    /// True if an event that checks the tail is scheduled.
     is_watched: bool,
 }
 
@@ -32,8 +33,8 @@ impl Tail {
         (self.has_more, self.is_over) = (more, false);
     }
 
-    /// Handles an acknowledgement: data held back by MSG_MORE leaves with it, since it sends what is unsent without the
-    /// flag; TCP_CORK stays in force.
+    /// Handles an acknowledgement: data held back by MSG_MORE leaves with it, because the kernel then sends unsent data
+    /// without the flag; TCP_CORK remains set.
     pub fn on_acked(&mut self) {
         self.has_more = false;
     }
@@ -49,7 +50,7 @@ impl World {
         self.pump_down(at);
     }
 
-    /// Called if nothing can leave now: if that is because the tail is held back, schedules its departure.
+    /// Schedules the departure of the tail, if it is held back and therefore nothing can be sent now.
     pub fn watch_tail(&mut self, at: usize) {
         let wire = &mut self.wires[at];
         let is_held = wire.held_bytes() > 0 && wire.held_bytes() == wire.down.unsent.len();

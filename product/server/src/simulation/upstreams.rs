@@ -14,9 +14,9 @@ use super::wire::{Far, Wire, WireSettings};
 use super::world::{Event, World};
 use crate::upstream::{Endpoint, EndpointAddress};
 
-/// The port of the first application; the others follow.
+/// The port of the first application; the other applications have the ports that follow.
 pub const PORT: u16 = 9_000;
-/// The maximum delay of a refusal that does not come at once.
+/// The maximum delay of a refusal that is not immediate.
 const REFUSED_WITHIN: Nanos = Nanos::from_millis(100);
 
 /// All peers of the server.
@@ -72,7 +72,7 @@ impl World {
         said
     }
 
-    /// An application does what it can.
+    /// Makes an application act as far as possible now.
     pub fn act_application(&mut self, number: usize) {
         let Some(mut application) = self.peers.applications[number].take() else { return };
         let at = application.wire;

@@ -1,5 +1,5 @@
-//! A TCP connection: two byte streams over a link with a rate and a delay, with buffers and windows that fill, and an
-//! end and a reset for each side. The server gets the same information about it as from the kernel.
+//! A TCP connection: two byte streams over a link with a rate and a delay. Buffers and windows fill up, and each side
+//! has an end and a reset. The server learns the same about the connection as from the kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use super::tail::Tail;
 use crate::net::Status;
 
 pub const SEGMENT_BYTES: u32 = 1448;
-/// The maximum time in which the server notices an end: its event loop may be late, and busy with other connections.
+/// The time within which the server must notice an end: its event loop may be late, and busy with other connections.
 const NOTICED_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// The capacity of a link, and the buffers of its ends.
@@ -68,7 +68,8 @@ pub enum Far {
     Application(usize),
 }
 
-/// A TCP connection. What the server and the client do at their ends are methods; what travels is an event of the world.
+/// A TCP connection. The actions of the server and the client at their ends are methods; bytes on the way are events of
+/// the world.
 #[derive(Debug)]
 pub struct Wire {
     pub link: WireSettings,
@@ -84,34 +85,34 @@ pub struct Wire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     No,
-    /// It sends what it has begun.
+    /// The server sends what it has begun.
     Begun,
-    /// It may give up what is left.
+    /// The server may drop the rest.
     Over,
 }
 
 /// The connection in the server's kernel.
 #[derive(Debug, Default)]
 pub struct ServerEnd {
-    /// Received and not read.
+    /// The bytes received and not read yet.
     pub inbox: VecDeque<u8>,
-    /// The number of bytes read while it could still answer.
+    /// The number of bytes read while the server could still answer.
     pub read_bytes: u64,
     pub has_fin: bool,
     /// When the FIN arrived.
     pub fin_at: Option<Nanos>,
     pub has_reset: bool,
-    /// The server has closed its socket.
+    /// True if the server has closed its socket.
     pub is_closed: bool,
-    /// The token under which its readiness is announced.
+    /// The token under which the socket's readiness is announced.
     pub token: Option<u64>,
-    /// It is on the list of connections whose readiness changed.
+    /// True if the connection is on the list of those whose readiness changed.
     pub is_marked: bool,
-    /// Closing it sends a reset.
+    /// True if closing the socket sends a reset.
     pub ends_with_reset: bool,
     /// The server waits for room.
     pub waits_for_room: bool,
-    /// The connection was requested and is not established yet.
+    /// True if the connection was requested and is not established yet.
     pub is_connecting: bool,
 }
 
@@ -124,10 +125,10 @@ pub struct Down {
     pub sent_bytes: u64,
     pub acked_bytes: u64,
     pub acked_at: Nanos,
-    /// The round trip of the last segment, with its wait for the uplink; `None` where no rate is searched.
+    /// The round-trip time of the last segment, including its wait for the uplink; `None` if no rate is searched.
     pub rtt: Option<Nanos>,
     pub segments: u32,
-    /// In transit, not in the client's memory yet.
+    /// The number of bytes in transit, not in the client's memory yet.
     pub air_bytes: usize,
     pub free_at: Nanos,
     pub last_arrival: Nanos,
@@ -152,7 +153,7 @@ pub struct Up {
     pub is_fin_sent: bool,
     pub wants_reset: bool,
     pub is_reset_sent: bool,
-    /// The client reads no more, and data that arrives is answered with a reset.
+    /// True if the client reads no more, so that data that arrives is answered with a reset.
     pub is_closed: bool,
 }
 
@@ -179,7 +180,8 @@ impl Wire {
         )
     }
 
-    /// Returns true if it is a connection of this client, which has shut it, and the server had time to notice.
+    /// Returns true if this connection is for a client that has shut its own connection, and the server had time to
+    /// notice.
     pub fn is_gone(&self, client: IpAddr, now: Nanos) -> bool {
         let is_noticed = self.server.fin_at.is_some_and(|at| now >= at + NOTICED_WITHIN);
         matches!(self.far, Far::Client(_)) && self.peer.ip() == client && is_noticed
@@ -198,7 +200,7 @@ impl Wire {
             && self.down.unsent.len() < self.link.unsent_bytes_max
     }
 
-    /// The readiness that epoll would report. If there is no room now, room is announced later (`tcp_poll` sets
+    /// Returns the readiness that epoll would report. If there is no room now, room is announced later (`tcp_poll` sets
     /// SOCK_NOSPACE).
     pub fn poll(&mut self) -> EventFlags {
         self.server.waits_for_room |= !self.has_room();
@@ -212,7 +214,8 @@ impl Wire {
         flags
     }
 
-    /// Takes at most `most` bytes. `more` announces that others follow at once; it counts only if all are taken.
+    /// Takes at most `most` bytes. `more` announces that other bytes follow at once; it counts only if all bytes are
+    /// taken.
     pub fn write(&mut self, bytes: &[u8], more: bool, most: usize) -> io::Result<usize> {
         if self.server.has_reset || self.down.is_ended {
             return Err(Errno::PIPE.into());
@@ -266,7 +269,7 @@ impl Wire {
         }
     }
 
-    /// The number of bytes that the client's window accepts now.
+    /// The number of bytes that the client's window has room for.
     pub fn sendable(&self) -> usize {
         let flight = (self.down.sent_bytes - self.down.acked_bytes) as usize;
         let window = self.link.window_bytes.saturating_sub(flight);

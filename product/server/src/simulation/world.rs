@@ -65,7 +65,7 @@ pub struct World {
     pub outcome: Outcome,
 }
 
-/// The time at which a run begins.
+/// The time at which every run begins.
 pub const BEGINS_AT: Nanos = Nanos::from_secs(1_000);
 
 impl World {
@@ -126,7 +126,7 @@ impl World {
         self.peers.clients.iter().flatten().all(|client| client.is_done) && self.peers.datagrams.are_done()
     }
 
-    /// Enters a system call of the server: it takes time, in which other events happen.
+    /// Begins a system call of the server: it takes time, in which other events happen.
     pub fn enter(&mut self) {
         self.now += Nanos(self.random.below(self.plan.call_ns_max));
         self.run_due();
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Waits until something is ready for the server, or its timeout has passed.
+    /// Waits until something is ready for the server or the timeout has passed.
     pub fn wait(&mut self, timeout: Option<Nanos>, into: &mut VecDeque<Ready>) {
         self.enter();
         let until = timeout.map(|timeout| self.now + timeout);
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// A client does what it can.
+    /// Makes a client act as far as possible now.
     fn act(&mut self, number: usize) {
         let Some(mut client) = self.peers.clients[number].take() else { return };
         let at = client.wire;
@@ -304,7 +304,7 @@ impl World {
         self.act_at(far);
     }
 
-    /// The client can still read what it has received, as on Linux.
+    /// Ends the direction to the client, which can still read what it has received, as on Linux.
     fn on_down_end(&mut self, at: usize, is_reset: bool) {
         let Wire { up, far, .. } = &mut self.wires[at];
         up.has_fin |= !is_reset;
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// Sends what the client's window and the link allow.
+    /// Sends as much as the client's window and the link allow.
     pub fn pump_down(&mut self, at: usize) {
         loop {
             let now = self.now;
@@ -397,7 +397,7 @@ impl World {
         }
     }
 
-    /// Sends these bytes, behind the bytes of others on the uplink.
+    /// Sends these bytes over the uplink, after the bytes of other connections.
     fn depart(&mut self, at: usize, bytes: usize) {
         let now = self.now;
         let wire = &mut self.wires[at];
@@ -417,7 +417,7 @@ impl World {
         self.schedule(arrives_at, Event::Down { wire: at, bytes: left });
     }
 
-    /// The time at which the uplink that all clients share has carried these bytes too.
+    /// Returns the time at which the shared uplink has carried these bytes too.
     pub fn uplink_leaves_at(&mut self, bytes: usize) -> Nanos {
         if let Some(rate) = self.plan.uplink_bytes_per_s {
             let begins_at = self.uplink_free_at.max(self.now);

@@ -14,13 +14,13 @@ use crate::service_manager::Keys;
 pub struct AcmeConfig {
     /// The address of the authority's directory.
     pub directory: String,
-    /// The file of authorities that verify the directory's certificate. `None` for the system's authorities.
+    /// The file of the authorities that verify the directory's certificate; `None` for the system's authorities.
     pub ca: Option<PathBuf>,
     pub email: Option<String>,
-    /// The challenges that this server can answer, the preferred first.
+    /// The challenges that this server can answer, in order of preference.
     pub challenges: Vec<ChallengeKind>,
     pub external_account: Option<ExternalAccount>,
-    /// The hook that sets DNS records. A reload does not replace the hook of the start.
+    /// The hook that sets DNS records. The hook of the start stays in use across reloads.
     pub hook: Option<Arc<dyn Hook>>,
     /// The folder of the account and the certificates.
     pub folder: PathBuf,

@@ -1,9 +1,9 @@
-//! The error page for browsers at sites without their own: a sentence for the visitor. Other programs get a line of
-//! text.
+//! The error page for browsers, at sites without pages of their own: a sentence for the visitor. Other programs get a
+//! line of text.
 
 use http::{Request, Status};
 
-/// The style of the page, as for listings.
+/// The style of the page, the same as for listings.
 const STYLE: &str = "<style>:root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}\
 h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:light-dark(#5c5c5c,#a0a0a0)}</style>";
@@ -18,7 +18,7 @@ pub fn names_json(request: &Request) -> bool {
     request.accepts("application/json")
 }
 
-/// Renders the page with a sentence for the visitor and the same reason as in the line of text.
+/// Renders the page: a sentence for the visitor, and the reason as in the line of text.
 pub fn page(status: Status, reason: &str) -> Vec<u8> {
     let Status(code) = status;
     let title = status.reason();

@@ -1,4 +1,4 @@
-//! The certificates of a set of sites. If one is unusable, the whole set is rejected.
+//! The certificates of a set of sites. If one cannot be used, the whole set is rejected.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -24,15 +24,16 @@ pub enum SecureError {
     Authorities(#[source] RootsError),
 }
 
-/// The self-signed certificate, once it is made. It is kept over reloads, so that a browser that trusts it still does.
+/// The self-signed certificate, once it exists. It outlives reloads, so that a browser that trusts it does so
+/// afterwards too.
 pub type Development = OnceLock<Arc<Identity>>;
 
 /// The TLS acceptor, and remarks for the operator.
 pub struct Secured {
     pub acceptor: Acceptor,
     pub remarks: Vec<String>,
-    /// The expiry of each site's certificate, by the site's index. `None` for a site with automatic certificates or the
-    /// default site's.
+    /// The expiry of each site's certificate, by the site's index. `None` for a site with automatic certificates, and
+    /// for one that uses the default site's certificate.
     pub not_after: Vec<Option<SystemTime>>,
     pub ordered: Arc<Ordered>,
 }
@@ -40,13 +41,13 @@ pub struct Secured {
 /// The certificate of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
-    /// The identity with this index.
+    /// The certificate and key with this index.
     Fixed(usize),
-    /// A certificate for each of its hosts, by ACME.
+    /// A certificate for each host of the site, ordered by ACME.
     Automatic,
 }
 
-/// The names that certificates are ordered for by ACME, and the sites that use them.
+/// The names for which certificates are ordered by ACME, and the sites that use them.
 #[derive(Debug, Default)]
 pub struct Ordered {
     names: HashSet<Box<str>>,
@@ -54,14 +55,14 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// Returns the name of the certificate for a host: the host itself, or the wildcard of the name above it.
+    /// Returns the name of a host's certificate: the host itself, or the wildcard of its parent domain.
     fn name_for(&self, host: &str) -> Option<&str> {
         let host = host.to_ascii_lowercase();
         let above = || self.names.get(&*format!("*.{}", host.split_once('.')?.1));
         self.names.get(&*host).or_else(above).map(|name| &**name)
     }
 
-    /// Returns true if the site with this index has automatic certificates and there is none yet for this host.
+    /// Returns true if the site with this index has automatic certificates and none was issued for this host yet.
     pub fn is_pending(&self, site: usize, host: Option<&str>, automatic: &Automatic) -> bool {
         let is_there = || host.and_then(|host| self.name_for(host)).is_some_and(|name| automatic.has(name));
         self.of_sites.get(site).is_some_and(|is_automatic| *is_automatic) && !is_there()
@@ -82,7 +83,7 @@ fn is_name(host: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_err()
 }
 
-/// The certificates of all sites, while they are read.
+/// The certificates of all sites, while they are being read.
 #[derive(Default)]
 struct Found {
     identities: Vec<Arc<Identity>>,
@@ -91,7 +92,7 @@ struct Found {
 }
 
 impl Found {
-    /// Reads each certificate once.
+    /// Reads each certificate once, even if several sites use it.
     fn read(configs: &[SiteConfig], keys: &Keys, development: &Development) -> Result<Found, SecureError> {
         let (mut found, mut read) = (Found::default(), HashMap::<&Certificate, usize>::new());
         for config in configs {
@@ -167,7 +168,7 @@ fn picker(
 }
 
 /// Assigns to each site without a certificate another site's certificate that covers its hosts, if there is one. The
-/// other sites use the default certificate, as in nginx; a remark reports this, because their clients refuse that
+/// remaining sites use the default certificate, as in nginx; a remark reports this, because clients will refuse that
 /// certificate.
 fn borrow(
     configs: &[SiteConfig],
@@ -231,8 +232,8 @@ fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Resul
     }
 }
 
-/// Returns a remark on the validity of a certificate. An expired certificate is used nevertheless: clients refuse it by
-/// themselves, and a failed renewal must not keep a server from starting.
+/// Returns a remark on the validity of a certificate. An expired certificate is used nevertheless: clients refuse it
+/// themselves, and a failed renewal must not keep the server from starting.
 fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
     let now = SystemTime::now();
     let name = certificate.name();

@@ -1,5 +1,5 @@
-//! Requests by scripts of other origins (the Fetch standard, section 3.2): the fields that let such a script read a
-//! response, and answers to preflights, the requests by which a browser asks beforehand.
+//! Requests by scripts of other origins (the Fetch standard, section 3.2). Adds the fields that let such a script read
+//! a response, and answers preflights, by which a browser asks beforehand.
 
 use config::CorsRule;
 use http::{Method, Readings, Request, Response, Status};
@@ -31,7 +31,7 @@ impl Sites {
     }
 }
 
-/// The fields that are replaced, even if a program has set them.
+/// The fields that are always replaced, even if a program has set them.
 const FIELDS: [&str; 3] =
     ["Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"];
 
@@ -59,7 +59,7 @@ fn exposed(rule: &CorsRule, response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Returns the value of a field that occurs once in a request.
+/// Returns the value of a field that occurs exactly once in a request.
 fn value<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
     let mut values = request.values(name);
     values.next().filter(|_| values.next().is_none())

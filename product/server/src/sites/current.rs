@@ -1,4 +1,4 @@
-//! The sites in force. A reload replaces the whole set in one step, and the event loops notice it at their next
+//! The current sites. A reload replaces the whole set in one step, and the event loops notice the new one at their next
 //! wake-up.
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ use crate::service_manager::Keys;
 use crate::upstream::resolver::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Scripts, Trust};
 
-/// A set of sites with their folders and logs. All of them existed when the set was opened, except the recorded lacks.
+/// A set of sites with their folders and logs. All folders existed when the set was opened, except the recorded lacks.
 pub struct Served {
     pub sites: Arc<Sites>,
     pub roots: Roots,
@@ -44,7 +44,7 @@ pub struct Served {
     /// The acceptor for TLS connections; `None` if no site has a certificate.
     pub acceptor: Option<Acceptor>,
     pub told: Told,
-    /// The expiry of each site's certificate, by its index; empty if no site has one.
+    /// The expiry of each site's certificate, by the site's index; empty if no site has a certificate.
     not_after: Vec<Option<SystemTime>>,
     /// The names with certificates by ACME.
     ordered: Arc<Ordered>,
@@ -67,23 +67,23 @@ pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, SitesError> + 'o;
 pub struct Wanted<'w> {
     pub sites: &'w [SiteConfig],
     pub classes: Option<&'w ClassesConfig>,
-    /// The log of sites without their own.
+    /// The log of the sites that have none of their own.
     pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
     pub acme: Option<&'w AcmeConfig>,
-    /// True if sites may lack folders and pages.
+    /// True if folders and pages of sites may be missing.
     pub may_lack: bool,
 }
 
 /// The upstream groups of each site, by the site's index, in the order of the configuration.
 struct Behind {
     groups: Vec<Vec<Arc<Group>>>,
-    /// The gates of each access rule, by site.
+    /// The gates of each site's access rules.
     gates: Vec<Vec<Gate>>,
 }
 
 impl Behind {
-    /// Returns all upstreams, including the servers that decide about clients.
+    /// Returns all upstreams, including authentication servers.
     fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         let asked = self.gates.iter().flatten().filter_map(|gate| Some(&gate.asked.as_ref()?.group));
         self.groups.iter().flatten().chain(asked)
@@ -94,7 +94,7 @@ impl Behind {
 struct Before<'b> {
     /// The number of the first site.
     first: SiteNumber,
-    /// The sites themselves; `None` at the start.
+    /// The previous sites; `None` at the start.
     served: Option<&'b Served>,
     tickets: &'b Tickets,
     development: &'b Development,
@@ -152,14 +152,14 @@ impl Served {
         self.renewer.as_ref()?.tokens().answer(path)
     }
 
-    /// Returns true if clients of this request's host cannot use TLS yet, because its certificate has not been issued.
+    /// Returns true if clients cannot use TLS for this request's host yet, because its certificate has not been issued.
     pub fn is_certificate_pending(&self, site: SiteNumber, request: &Request) -> bool {
         let Some(renewer) = &self.renewer else { return false };
         let host = request.fields.host.and_then(name_of);
         self.ordered.is_pending(self.sites.place(site), host.as_deref(), renewer.automatic())
     }
 
-    /// Returns the upstreams that answer a request for this site, if it is passed on.
+    /// Returns the group of upstreams to which a request for this site is passed on, if it is.
     pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
         Some(Arc::clone(&self.behind.groups[self.sites.place(site)][proxy]))
@@ -175,23 +175,23 @@ impl Served {
         self.behind.gates.iter().flatten().any(|gate| gate.users.is_some())
     }
 
-    /// Returns the maximum memory of a password verification. Passwords are verified one at a time.
+    /// Returns the memory that a password verification may need. Passwords are verified one at a time.
     pub fn logins_bytes(&self) -> u64 {
         let users = self.behind.gates.iter().flatten().filter_map(|gate| gate.users.as_ref());
         users.map(|users| users.memory_bytes()).max().unwrap_or(0)
     }
 
-    /// Returns true if upstreams run scripts of this site, whose source must not be sent.
+    /// Returns true if this site has scripts that upstreams run; their source must not be sent.
     pub fn runs_scripts(&self, site: SiteNumber) -> bool {
         self.behind.groups[self.sites.place(site)].iter().any(|group| group.scripts.is_some())
     }
 
-    /// Returns the names of sites with a certificate, each with its expiry.
+    /// Returns the names of the sites with a certificate, with its expiry.
     pub fn certificates(&self) -> impl Iterator<Item = (&str, SystemTime)> {
         self.sites.names().zip(&self.not_after).filter_map(|(site, end)| Some((site, (*end)?)))
     }
 
-    /// Returns the upstreams of all sites, and the servers that decide about clients.
+    /// Returns the upstreams of all sites, including authentication servers.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.behind.groups()
     }
@@ -207,8 +207,8 @@ impl Served {
         self.groups().next().is_some()
     }
 
-    /// Returns the log of requests for this site. Requests for no site, and those that are refused before their site is
-    /// known, are logged in the server's log, or else in that of the default site or the first.
+    /// Returns the log for a request of this site. A request of no site, or one refused before its site is known, is
+    /// logged in the server's log, or else in the default site's or the first site's.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         match site.and_then(|site| self.logs.get(self.sites.place(site))) {
             Some(own) => own.as_ref(),
@@ -217,7 +217,7 @@ impl Served {
     }
 }
 
-/// Opens the server's log, and for each site its own or the server's.
+/// Opens the server's log, and for each site its own log or else the server's.
 #[expect(clippy::type_complexity, reason = "each part goes into a field of its own")]
 fn open_logs(wanted: &Wanted<'_>) -> Result<(Option<Arc<Log>>, Vec<Option<Arc<Log>>>), SitesError> {
     let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
@@ -243,7 +243,7 @@ fn gates_of(
     gates.collect()
 }
 
-/// Returns a remark on a site whose fallback does not exist.
+/// Returns a remark if the fallback of a site does not exist.
 fn lacks_fallback(site: &SiteConfig) -> Option<String> {
     let (fallback, dir) = (&site.answers.tries.fallback.as_ref()?.value, site.dir.as_ref()?);
     let file = dir.join(fallback.trim_start_matches('/'));
@@ -263,7 +263,7 @@ fn first_host(config: &SiteConfig) -> &str {
     config.hosts.first().map_or("default", String::as_str)
 }
 
-/// Opens, for a part of a site, a folder from which upstreams name files.
+/// Opens a folder from which upstreams may name files, for a part of a site.
 type OpenNamedFiles<'o> = dyn FnMut((usize, Part), (&Path, Codings)) -> Result<SiteNumber, SitesError> + 'o;
 
 /// Creates the upstream groups of a site, with their addresses.
@@ -322,7 +322,7 @@ pub struct Current {
     served: Mutex<Arc<Served>>,
     /// The number of replacements so far.
     turn: AtomicU64,
-    /// The ticket keys, shared by all sets so that a client can resume its session under the next set.
+    /// The session ticket keys. All sets share them, so that a client can resume its session under a new set.
     tickets: Tickets,
     development: Development,
     /// True if a listener uses TLS.
@@ -377,13 +377,13 @@ impl Current {
         &self.names
     }
 
-    /// Returns true, once, if a thread must be started to resolve names periodically.
+    /// Returns true, once, if a thread must be started that resolves names periodically.
     pub fn needs_follower(&self) -> bool {
         !self.served().names().is_empty() && !self.is_followed.swap(true, Ordering::Relaxed)
     }
 
-    /// Replaces the sites with these. On an error, the old ones stay. The new sites get new numbers, so that a request
-    /// begun under the old set is not attributed to them.
+    /// Replaces the sites with these. On an error, the old sites stay. The new sites get new numbers, so that a request
+    /// begun under the old set is not attributed to a new site.
     pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), SitesError> {
         let before = self.served();
         let assigned = match (&before.assigned, wanted.classes) {
@@ -429,14 +429,14 @@ impl Current {
         Arc::clone(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the sites in force if they are newer than generation `than`, and sets `than` to their generation.
+    /// Returns the current sites if they are newer than generation `than`, and sets `than` to their generation.
     pub fn newer(&self, than: &mut u64) -> Option<Arc<Served>> {
         let turn = self.turn.load(Ordering::Acquire);
         (std::mem::replace(than, turn) != turn).then(|| self.served())
     }
 }
 
-/// Returns an error if a certificate is needed and there is none.
+/// Returns an error if a certificate is needed and no site has one.
 fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
     if is_secure && served.acceptor.is_none() {
         return Err(SecureError::NoCertificate.into());
@@ -444,7 +444,7 @@ fn checked(served: Served, is_secure: bool) -> Result<Served, SitesError> {
     Ok(served)
 }
 
-/// Orders the certificates of these sites from now on. This is the last step, after which nothing can fail.
+/// Orders the certificates of these sites from now on. This is the last step, because nothing may fail after it.
 fn ordering(mut served: Served, wanted: &Wanted<'_>, keys: &Keys) -> Result<Served, SitesError> {
     if let Some(renewer) = &served.renewer {
         let settings = wanted.acme.map(|acme| acme.settings(keys)).transpose()?;

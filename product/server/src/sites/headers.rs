@@ -13,7 +13,7 @@ use crate::files::{SiteNumber, hash_in};
 
 const STRICT: &str = "Strict-Transport-Security";
 
-/// The Cache-Control value with a year, the longest lifetime that all caches accept.
+/// The Cache-Control value for files that never change: a year is the longest lifetime that all caches accept.
 const IMMUTABLE: &[u8] = b"max-age=31536000, immutable";
 
 impl Sites {
@@ -59,7 +59,7 @@ impl Sites {
         self.add_fields(site, request, is_secure, response)
     }
 
-    /// Adds the fields of the site to the response. A Cache-Control that the response has stays.
+    /// Adds the fields of the site to the response. An existing Cache-Control of the response is kept.
     pub fn add_fields(
         &self,
         site: SiteNumber,
@@ -98,8 +98,8 @@ impl Sites {
         if answers.access(path).is_some_and(Access::is_private) { private(response) } else { response }
     }
 
-    /// Returns the early hints for a navigation of this site (RFC 8297): the resources that a browser should load for
-    /// its page.
+    /// Returns the early hints for a navigation on this site (RFC 8297): the resources that a browser should load for
+    /// the page.
     pub fn hints(&self, site: SiteNumber, request: &Request) -> Option<Response<()>> {
         let answers = &self.answers[self.place(site)];
         let mut modes = request.values("sec-fetch-mode");
@@ -112,8 +112,8 @@ impl Sites {
         Some(Response::new(Status(103), ()).with("Link", link.value.as_bytes()))
     }
 
-    /// Adds that a file does not change (RFC 8246) if its name has a hash of its content and the response has no other
-    /// statement about that.
+    /// Declares a file immutable (RFC 8246) if its name has a hash of its content and the response says nothing else
+    /// about caching.
     fn with_immutable(&self, site: SiteNumber, request: &Request, response: Response<Body>) -> Response<Body> {
         let is_on = self.compression[self.place(site)].has_immutable;
         // Most names have no hash, so this is checked first.
@@ -133,7 +133,7 @@ impl Sites {
     }
 }
 
-/// Forbids shared caches to store a response that only some clients may get (RFC 9111 section 5.2.2.7).
+/// Forbids shared caches to store a response that not all clients may get (RFC 9111 section 5.2.2.7).
 fn private(response: Response<Body>) -> Response<Body> {
     if response.status.0 < 200 {
         return response;
@@ -166,7 +166,7 @@ fn is_hint(value: &str) -> bool {
     relations.any(|rel| rel.split(' ').any(|word| matches!(word, "preload" | "modulepreload" | "preconnect")))
 }
 
-/// The second line of an error's text, which this server wrote itself.
+/// The second line of the text of an error that this server wrote itself.
 fn reason_of(response: &Response<Body>) -> String {
     let text = response.body.pieces().next().and_then(Piece::in_memory).unwrap_or_default();
     String::from_utf8_lossy(text).lines().nth(1).unwrap_or_default().into()

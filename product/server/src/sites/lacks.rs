@@ -1,7 +1,6 @@
-//! The missing folders and pages of sites that are served without them. A disk may be mounted after the server starts,
-//! and one site with a missing folder must not stop the others; nginx, Apache and Caddy also start without it.
-//! Certificates, users and logs are required, because a site without them would differ from the one that its operator
-//! wants.
+//! The missing folders and pages of sites that are served nevertheless. A disk may be mounted after the server starts,
+//! and a missing folder of one site must not stop the others; nginx, Apache and Caddy start without the folder too.
+//! Certificates, users and logs are required: a site without them would differ from the one that its operator wants.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,7 +13,7 @@ use super::pages::listing_page;
 use super::{Served, SiteConfig, SitesError};
 use crate::files::{Options, Root, SiteNumber};
 
-/// A part of a site that is opened. Error pages, proxies and accesses have an index.
+/// A part of a site that can be missing. Error pages, proxies and access rules have an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Folder,
@@ -41,7 +40,8 @@ pub struct Lack {
 /// The missing folders and pages of a set of sites, while it is opened.
 pub(super) struct Lacks<'b> {
     is_allowed: bool,
-    /// The sites that these replace. A path that they name and lack too stops no reload; a new path that is wrong does.
+    /// The sites that these replace. A path that was missing there too does not stop a reload; a newly missing one
+    /// does.
     before: Option<&'b Served>,
     found: RefCell<Vec<Lack>>,
 }
@@ -78,8 +78,8 @@ impl<'b> Lacks<'b> {
 }
 
 impl Served {
-    /// Returns true if these sites lack this path: it was missing when they were opened, or it is or lies in a site's
-    /// folder that has disappeared since.
+    /// Returns true if this path is known to be missing: it was missing when these sites were opened, or it is a site's
+    /// folder that has disappeared since, or lies in one.
     fn is_known_to_lack(&self, path: &Path) -> bool {
         let is_gone = |root: &Arc<Root>| root.holds(path) && root.try_out().is_err();
         self.told.lacks.iter().any(|lack| lack.path == path) || self.roots.folders.iter().flatten().any(is_gone)
@@ -114,7 +114,7 @@ pub(super) fn open_folder(at: usize, site: &SiteConfig, lacks: &Lacks<'_>) -> Re
     open_root((at, Part::Folder), dir, options, lacks).map(Some)
 }
 
-/// Opens a folder from which upstreams name files. Its number follows the numbers of the sites' folders.
+/// Opens a folder from which upstreams name files. The numbers of these folders follow those of the sites' folders.
 pub(super) fn open_named_files(
     of: (usize, Part),
     (dir, codings): (&Path, Codings),

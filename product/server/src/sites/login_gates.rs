@@ -1,4 +1,4 @@
-//! The proofs, such as a password, that clients must give before they are let in.
+//! The proofs, such as a password, that clients must give before they are admitted.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::access::{USERS_FILE_BYTES_MAX, Users};
 use crate::service_manager::Keys;
 use crate::upstream::Group;
 
-/// The requirements of an access rule in addition to networks.
+/// The requirements of an access rule other than networks.
 #[derive(Debug, Default)]
 pub struct Gate {
     pub users: Option<Arc<Users>>,
@@ -22,16 +22,16 @@ pub struct Gate {
 #[derive(Debug)]
 pub struct AskedServer {
     pub group: Arc<Group>,
-    /// The path of the request to that server, with or without a query.
+    /// The path of the request to the authentication server, with or without a query.
     pub path: String,
-    /// The fields of its answer that are copied into requests.
+    /// The fields of the authentication server's answer that are copied into requests.
     pub copied: Vec<String>,
 }
 
 /// A function that makes the upstream group of a proxy.
 pub type MakeGroup<'g> = dyn Fn(&Proxy) -> Result<Arc<Group>, SitesError> + 'g;
 
-/// Reads the users of a site's access rules, and sets up the servers that these rules ask.
+/// Reads the users of a site's access rules, and sets up the authentication servers of these rules.
 pub fn open_gates(site: &SiteConfig, keys: &Keys, make: &MakeGroup) -> Result<Vec<Gate>, SitesError> {
     let open = |access: &config::Access| {
         let users = access.users.as_ref().map(|users| read_users(&users.file, keys)).transpose()?;

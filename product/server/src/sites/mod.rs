@@ -1,5 +1,5 @@
-//! Sites: selects the site of a request by its host (RFC 9110 section 7.2), and defines the answers of a site other
-//! than files.
+//! Sites. Selects the site of a request by its host (RFC 9110 section 7.2), and defines a site's answers other than
+//! files.
 
 mod acme;
 mod built_in_pages;
@@ -46,16 +46,16 @@ pub use sites_error::SitesError;
 pub struct SiteConfig {
     /// The name in metrics.
     pub name: String,
-    /// The hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` followed by a name, for every
-    /// name below it.
+    /// The hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` followed by a name, for all of
+    /// its subdomains.
     pub hosts: Vec<String>,
-    /// True if the site answers for unknown hosts and for requests without a host. If several sites are marked, only
-    /// the first is the default.
+    /// True if the site answers requests with an unknown host or without a host. If several sites are marked, only the
+    /// first is the default.
     pub is_default: bool,
     /// The folder that is served. A site that only redirects has none.
     pub dir: Option<PathBuf>,
     pub files: files::Options,
-    /// The file of the site's own page around listings, if it has one. It is read into the options.
+    /// The file of the site's own page around listings, if it has one. Its content is read into the options.
     pub listing_page: Option<PathBuf>,
     pub answers: Answers,
     /// The log of the site, if it has its own.
@@ -64,16 +64,16 @@ pub struct SiteConfig {
     pub saving: Saving,
 }
 
-/// The ways in which a site saves bytes, in addition to the codings of its files.
+/// The ways in which a site saves bytes, other than the codings of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saving {
-    /// Also compresses responses of programs to requests with a cookie or a login.
+    /// True to compress responses of programs even if the request has a cookie or a login.
     pub compresses_private: bool,
-    /// Files are offered and used as dictionaries.
+    /// True to offer and use files as dictionaries.
     pub has_dictionaries: bool,
-    /// Programs' pages that are the same for everybody are offered and used too.
+    /// True to also use as dictionaries those pages of programs that are the same for everybody.
     pub has_upstream_dictionaries: bool,
-    /// Browsers need not revalidate files whose names contain a hash of the content.
+    /// True if browsers need not revalidate files whose names contain a hash of the content.
     pub has_immutable: bool,
 }
 
@@ -92,11 +92,11 @@ impl Default for Saving {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Compressed {
     pub codings: Codings,
-    /// Also codes responses of programs to requests with a cookie or a login.
+    /// True to code responses of programs even if the request has a cookie or a login.
     pub codes_private: bool,
-    /// The key of the site among those that have dictionaries.
+    /// The key of the site in the set of dictionaries, if the site has dictionaries.
     pub dictionaries: Option<SiteKey>,
-    /// Pages of programs are dictionaries too.
+    /// True if pages of programs are dictionaries too.
     pub has_upstream_dictionaries: bool,
     has_immutable: bool,
 }
@@ -116,10 +116,10 @@ impl Compressed {
 /// The TLS settings of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// The certificate of the site. Without one, the site uses the default site's certificate, or that of the first
+    /// The certificate of the site. A site without one uses the certificate of the default site, or else of the first
     /// site that has one.
     pub certificate: Option<Certificate>,
-    /// The port to which requests without TLS are redirected.
+    /// The port to which requests without TLS are redirected, if they are.
     pub redirects_to: Option<u16>,
     /// The value of Strict-Transport-Security.
     pub hsts: Option<String>,
@@ -134,7 +134,7 @@ pub enum Certificate {
     },
     /// Self-signed, for these hosts.
     Development(Vec<String>),
-    /// By ACME, one for each host.
+    /// A certificate for each host, ordered by ACME.
     Automatic,
 }
 
@@ -160,10 +160,10 @@ impl SiteConfig {
 #[derive(Debug, Default)]
 pub struct Sites {
     exact: HashMap<Box<str>, SiteNumber>,
-    /// The sites of wildcard hosts, by the name that follows `*.`.
+    /// The sites of wildcard hosts, by the part of the host after `*.`.
     below: HashMap<Box<str>, SiteNumber>,
     default: Option<SiteNumber>,
-    /// The number of the first site; the others follow.
+    /// The number of the first site; the other sites have the numbers that follow.
     first: SiteNumber,
     names: Vec<String>,
     answers: Vec<Answers>,
@@ -197,8 +197,8 @@ impl Sites {
         Ok(sites)
     }
 
-    /// Returns the site of a host as a request names it, with or without a port. This is the site of the host itself,
-    /// otherwise of the longest name that the host is below, otherwise the default site.
+    /// Returns the site of a host that a request names, with or without a port: the site with that host, or else the
+    /// one with the longest wildcard that covers it, or else the default site.
     pub fn of(&self, host: Option<&[u8]>) -> Option<SiteNumber> {
         if self.exact.is_empty() && self.below.is_empty() {
             return self.default;
@@ -206,7 +206,7 @@ impl Sites {
         host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
     }
 
-    /// Returns the index of a site among all sites, which is also its index in lists of sites.
+    /// Returns the index of a site among all sites, by which lists of sites are indexed.
     pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }
@@ -237,7 +237,7 @@ impl Sites {
     }
 }
 
-/// Returns the host in lower case, without port and without the dot that may end a fully qualified name (RFC 1034
+/// Returns the host in lower case, without the port and without the final dot of a fully qualified name (RFC 1034
 /// section 3.1).
 fn name_of(host: &[u8]) -> Option<Cow<'_, str>> {
     let host = std::str::from_utf8(host).ok()?;

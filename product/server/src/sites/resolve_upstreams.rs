@@ -1,4 +1,4 @@
-//! The periodic resolution of upstream names, by a dedicated thread, while sites that use them are in force.
+//! The periodic resolution of upstream names by a dedicated thread, as long as the sites that use them exist.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ pub fn follow_names(current: &Weak<Current>, log: impl Fn(&str)) {
     }
 }
 
-/// Applies the current results of names. Returns a line for each name that has changed since the last call.
+/// Applies the latest results of the lookups. Returns a line for each name that has changed since the last call.
 fn changes(served: &Served, names: &Names, known: &mut BTreeMap<Name, Found>) -> Vec<String> {
     for group in served.groups() {
         group.addresses.renew(names);

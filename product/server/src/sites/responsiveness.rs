@@ -1,5 +1,5 @@
-//! Objects with which clients measure responsiveness under load. `networkQuality` of macOS and similar programs fill
-//! the line with large objects and request small ones at the same time (draft-ietf-ippm-responsiveness section 6).
+//! The objects with which clients measure responsiveness under load: `networkQuality` of macOS and similar programs
+//! fill the line with large objects and request small ones at the same time (draft-ietf-ippm-responsiveness section 6).
 
 use config::MEASURED_PATHS;
 use http::{Method, Readings, Request, Response, Status};
@@ -12,7 +12,7 @@ use crate::files::SiteNumber;
 const LARGE_BYTES: u64 = 8 << 30;
 const SMALL_BYTES: u64 = 1;
 
-/// The names of the objects after the first of [`MEASURED_PATHS`].
+/// The names of the objects of [`MEASURED_PATHS`] after the first.
 const NAMES: [&str; 3] = ["small_download_url", "large_download_url", "upload_url"];
 const OLDER_NAMES: [&str; 3] = ["small_https_download_url", "large_https_download_url", "https_upload_url"];
 
@@ -74,8 +74,8 @@ pub fn received(bytes: u64) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(format!("{{\"received_bytes\": {bytes}}}\n").into_bytes()))
 }
 
-/// Returns the addresses of the objects under the host that the client used. Over HTTPS the names from older drafts are
-/// added, because some clients read only those.
+/// Returns the addresses of the objects under the host that the client used. Over HTTPS, names from older drafts are
+/// added, because some clients read only those names.
 fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     let host = request.fields.host.and_then(|host| std::str::from_utf8(host).ok());
     // The parser accepts no other characters, but quoting must not depend on that.
@@ -92,7 +92,8 @@ fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(json.into_bytes()))
 }
 
-/// Builds a response that caches must not store, because the client would then measure the cache instead of the line.
+/// Builds a response that caches must not store: with a stored one, the client would measure the cache and not the
+/// line.
 fn respond(status: Status, mime: &[u8], body: Piece) -> Response<Body> {
     let length = body.len();
     let response = Response::new(status, body.into()).with("Content-Type", mime);

@@ -1,4 +1,4 @@
-//! The target of a request of a site (another URL, path or upstream), and whether its client may have it.
+//! Decides where a request of a site goes (another URL, path or upstream), and whether its client may have it.
 
 use config::{Access, HostName, Rewritten, Unclear};
 use http::{Readings, Reject, Request, Status};
@@ -10,8 +10,8 @@ const HTTPS_PORT: u16 = 443;
 const NO_HOST: Reject = Reject { status: Status::BAD_REQUEST, reason: "no valid host to redirect to over TLS" };
 
 impl Sites {
-    /// Returns the status and address of the redirect of a request of this site. Returns a rejection if the request has
-    /// to be redirected to TLS and names no host.
+    /// Returns the status and the URL if a request of this site is redirected. Returns a rejection if a request that
+    /// must be redirected to TLS names no host.
     pub fn redirect(
         &self,
         site: SiteNumber,
@@ -46,8 +46,9 @@ impl Sites {
         answers.proxy(readings.plain())
     }
 
-    /// Returns the rejection of a request for an application, or the redirect to the canonical spelling of its path, if
-    /// the rules of its site or the classes by path (`class`) treat one reading of the path differently from another.
+    /// Handles a path that can be read in more than one way, if the rules of its site, or the classes by path
+    /// (`class`), treat one reading differently from another. Returns a rejection, or a redirect to the canonical
+    /// spelling of the path.
     pub fn unclear<C: PartialEq>(
         &self,
         site: SiteNumber,
@@ -66,8 +67,8 @@ impl Sites {
         }
     }
 
-    /// Returns the path and query that the rules use in place of the request's own, if its site rewrites them.
-    /// Otherwise behaves like [`Sites::unclear`].
+    /// Returns the path and query that replace the request's own, if the site rewrites them. Otherwise like
+    /// [`Sites::unclear`].
     pub fn rewrite(&self, site: SiteNumber, request: &Request) -> Result<Option<Rewritten>, Result<String, Reject>> {
         let answers = &self.answers[self.place(site)];
         if answers.rewrites.is_empty() {
@@ -78,8 +79,8 @@ impl Sites {
         Ok(rewritten.map(|(_, rewritten)| rewritten))
     }
 
-    /// Returns the access rule for the path of a request, with its index among the site's rules. `None` if all clients
-    /// may have it.
+    /// Returns the access rule for the path of a request, with its index among the site's rules; `None` if all clients
+    /// may have the path.
     pub fn access(&self, site: SiteNumber, request: &Request) -> Option<(usize, &Access)> {
         let answers = &self.answers[self.place(site)];
         if answers.access.is_empty() {
@@ -104,7 +105,7 @@ fn host_of(request: &Request) -> Option<HostName> {
 }
 
 /// Returns the answer to a request that the rules cannot decide about: a redirect to the path without empty segments,
-/// or a rejection.
+/// or else a rejection.
 fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
     match (unclear, http::merge_slashes(request.path)) {
         (Unclear::Unmerged, Some(merged)) => Ok(with_query(String::from_utf8_lossy(&merged).into_owned(), request)),
@@ -113,8 +114,8 @@ fn told(unclear: Unclear, request: &Request) -> Result<String, Reject> {
     }
 }
 
-/// Returns the target of a request without the empty segments and dot segments of its path. `None` if there are none,
-/// or if the path is invalid otherwise.
+/// Returns the target of a request without the empty segments and dot segments of its path. Returns `None` if there are
+/// none, or if the path is invalid for another reason.
 pub fn resolved(request: &Request) -> Option<String> {
     let resolved = http::resolved(request.path)?;
     Readings::of(&resolved).ok()?;

@@ -1,4 +1,4 @@
-//! The choice whether and how a response is coded while it is sent: by its type and length, the fields of request and
+//! Decides whether and how a response is coded while it is sent, by its type and length, the fields of request and
 //! response, and the settings of its site.
 
 use http::http1::Delimiter;
@@ -8,7 +8,8 @@ use super::Streaming;
 use crate::body::{Body, Piece};
 use crate::codec::{CODED_BYTES, STREAM_BYTES, STREAMED, is_compressible};
 
-/// Returns the coding in which the client wants a response that is coded while it is sent, if there is memory for one.
+/// Returns the coding that the client prefers for a response that is coded while it is sent, if there is memory for an
+/// encoder.
 pub(super) fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<Coding> {
     // Without the field, a client takes no coding.
     request.fields.accept_encoding?;
@@ -21,7 +22,7 @@ pub(super) fn wanted_coding(request: &Request, streaming: &Streaming) -> Option<
 pub(super) struct CodingFields<'r> {
     content_type: &'r [u8],
     content_length: Option<&'r [u8]>,
-    /// The body is coded already, or is a part of a representation.
+    /// True if the body is already coded, or is part of a representation.
     has_coding: bool,
     /// The response forbids transformations.
     forbids: bool,
@@ -48,8 +49,8 @@ impl<'r> CodingFields<'r> {
     }
 }
 
-/// Returns true if the response would be coded for some client, whatever its status, because an error page may be as
-/// long as any other. Files are never coded here; they have their own coded forms.
+/// Returns true if the response would be coded for some client, whatever its status: an error page may be as long as
+/// any other. Files are never coded here, because they have their own coded forms.
 pub(super) fn may_be_coded(
     request: &Request,
     response: &Response<Body>,
@@ -90,7 +91,7 @@ fn forbids_transform(value: &[u8]) -> bool {
     directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
 }
 
-/// Returns the length of a body according to its head. `content_length` is the first value of that field.
+/// Returns the length of a body according to its head. `content_length` is the first value of the Content-Length field.
 pub(super) fn length_of(request: &Request, response: &Response<Body>, content_length: Option<&[u8]>) -> Length {
     let given = content_length.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
     match given {

@@ -36,14 +36,15 @@ impl Coded {
         Coded { way: Way::Without(coding), encoder: None, keeping: None, memory_bytes: STREAM_BYTES }
     }
 
-    /// Creates the stage for Zstandard with a dictionary that has this digest. The dictionary counts as memory too,
-    /// because it stays as long as the stage does.
+    /// Creates the stage for Zstandard with a dictionary that has this digest. The dictionary counts as memory of the
+    /// stage, because it lives as long as the stage.
     pub fn with(dictionary: Arc<[u8]>, digest: Digest, reach: Reach) -> Coded {
         let memory_bytes = reach.memory_bytes() + dictionary.len();
         Coded { way: Way::With { dictionary, digest, reach }, encoder: None, keeping: None, memory_bytes }
     }
 
-    /// Also keeps a body of this length as a dictionary, if it fits the memory and the bound. Returns whether it does.
+    /// Also keeps a copy of the body as a dictionary, if its length fits the memory and the maximum. Returns true if it
+    /// does.
     pub fn keeping(mut self, keeping: Keeping, length: Length, room_bytes: usize) -> (Coded, bool) {
         let kept_bytes = match length {
             Length::Known(bytes) => bytes,

@@ -2,7 +2,7 @@
 //!
 //! The coding stage serves responses of programs. If the bytes of a response depend both on a secret of its client and
 //! on content that an attacker made the client send, its coded length reveals the secret (BREACH). So a response to a
-//! request with a cookie or a login stays uncoded, unless the site allows coding.
+//! request with a cookie or a login is not coded, unless the site allows it.
 
 mod choice;
 mod coded;
@@ -21,7 +21,7 @@ use choice::{CodingFields, field, length_of, may_be_coded, may_have_stages, want
 use coded::Coded;
 pub use shared::{Keeping, Offer, Shared, is_for_everybody, is_kept_by_browsers};
 
-/// Fields that describe the bytes of a representation, or parts of them. A staged response has none of these fields,
+/// The fields that describe the bytes of a representation, or parts of them. A staged response has none of them,
 /// because its bytes are not known in advance.
 const OF_THE_BYTES: [&str; 6] =
     ["Accept-Ranges", "Content-Digest", "Content-MD5", "Content-Range", "Digest", "Repr-Digest"];
@@ -30,9 +30,9 @@ const OF_THE_BYTES: [&str; 6] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Streaming {
     pub codings: Codings,
-    /// Also codes responses of programs to requests with a cookie or a login.
+    /// True to code responses of programs even if the request has a cookie or a login.
     pub codes_private: bool,
-    /// Clients of the site have to log in, in whatever way their requests show it.
+    /// True if clients of the site have to log in, whether or not their requests show it.
     pub is_private: bool,
     pub room_bytes: usize,
 }
@@ -75,7 +75,7 @@ pub fn staged_with(
     }
 }
 
-/// Encodes the response for a file that has no form yet, while the response is sent. The encoded bytes depend on how
+/// Codes the response for a file that has no coded form yet, while the response is sent. The coded bytes depend on how
 /// the input was cut into pieces, so the entity tag becomes weak and is marked, as for a response of a program.
 pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Coding) -> Response<Body> {
     let tag = field(&response, "etag").and_then(weakened);
@@ -84,7 +84,7 @@ pub fn coded_on_its_way(request: &Request, response: Response<Body>, coding: Cod
     run_at_once(response.with("Content-Encoding", coding.token().as_bytes()))
 }
 
-/// Returns true for a file, which most responses are. Files have their own coded forms, and pass through stages only in
+/// Returns true for files, which most responses are. They have their own coded forms, and pass through stages only in
 /// tests.
 fn is_left_alone(response: &Response<Body>) -> bool {
     let is_file = response.body.pieces().any(Piece::is_file);
@@ -93,11 +93,11 @@ fn is_left_alone(response: &Response<Body>) -> bool {
     is_file
 }
 
-/// The coding that was chosen for a response while it is sent.
+/// The coding chosen for a response that is coded while it is sent.
 #[derive(Default)]
 struct Choice {
     coded: Option<Coded>,
-    /// The value of Use-As-Dictionary.
+    /// The value of Use-As-Dictionary, if the response is offered as one.
     offer: Option<String>,
     /// The names to add to Vary.
     vary: [Option<&'static str>; 2],
@@ -129,8 +129,8 @@ pub fn varying_by_dictionary(request: &Request) -> &'static str {
     if has_some { "Available-Dictionary, Sec-Fetch-Site" } else { "Available-Dictionary" }
 }
 
-/// Returns the response that says that the client's copy is unchanged. If that copy was coded, the response has the tag
-/// of the coded copy.
+/// Returns the response that tells the client that its copy is unchanged. If the copy was coded, the response has the
+/// tag of the coded copy.
 fn unchanged(request: &Request, response: Response<Body>, has_dictionaries: bool) -> Response<Body> {
     let ours = field(&response, "etag").and_then(|tag| tag_asked_with(request, tag));
     match ours {
@@ -151,8 +151,8 @@ fn varying(response: Response<Body>) -> Response<Body> {
     response.varying_by("Accept-Encoding")
 }
 
-/// Returns true if the response with this whole representation has stages. Its ranges are then not served, because they
-/// would be ranges of bytes that do not exist yet (RFC 9110 section 14.2).
+/// Returns true if the response with this whole representation has stages. Its ranges are then not served: they would
+/// be ranges of bytes that do not exist yet (RFC 9110 section 14.2).
 pub fn has_stages(request: &Request, whole: &Response<Body>) -> bool {
     !chosen(request, whole, None).is_empty()
 }
@@ -173,8 +173,8 @@ pub fn staged_head(response: Response<Body>) -> Response<Body> {
 /// Returns the stages of a response, the first one next to the source of its body. There are none if the body is not a
 /// whole representation that may be transformed. The same rules apply to pages and to responses of upstreams.
 ///
-/// Called for each response that may have stages. If the request is conditional or asks for a range, it is called with
-/// the response for the whole file.
+/// Called for each response that may have stages: with the response for the whole file if the request is conditional or
+/// asks for a range.
 fn chosen(request: &Request, response: &Response<Body>, coded: Option<Coded>) -> Vec<Box<dyn Stage>> {
     if !may_have_stages(request, response) {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Pages of programs as dictionaries for other pages (RFC 9842), at sites that ask for it.
 //!
-//! A stored dictionary reveals something. Somebody who guesses all bytes of a page learns from its digest that the page
-//! was sent, and the coded length of one page shows how much it has in common with another. Neither reveals anything
-//! about a page that everybody gets. So only a page without any sign that it was made for its client is coded with a
-//! dictionary or kept as one ([`is_for_everybody`]), whatever the site's setting for private responses.
+//! A stored dictionary leaks information. Somebody who guesses all bytes of a page learns from its digest that the page
+//! was sent, and the coded length of one page shows how much it has in common with another. Neither matters for a page
+//! that everybody gets. So a page is coded with a dictionary or kept as one only if nothing shows that it was made for
+//! its client ([`is_for_everybody`]), whatever the site's setting for private responses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::coded::Coded;
 use crate::codec::Reach;
 use crate::coded::{Coder, SiteKey};
 
-/// The dictionaries that a response may use and become, if its request and its site allow any.
+/// The dictionary that a response may use, and the one it may become, if its request and its site allow that.
 pub struct Shared {
     /// The dictionary that the client has, with its digest, if this server holds it.
     pub had: Option<(Digest, Arc<[u8]>)>,
@@ -116,7 +116,8 @@ fn is_html(mime: &[u8]) -> bool {
     essence.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
-/// Returns true for a field that shows that a response is only for its client, or that the program codes it itself.
+/// Returns true for a field that shows that a response is meant only for its client, or that the program codes the
+/// response itself.
 fn is_private(name: &[u8], value: &[u8]) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     match name.len() {
@@ -129,7 +130,7 @@ fn is_private(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Returns true if browsers keep a response, and so its dictionary, for a while.
+/// Returns true if browsers keep a response, and so the dictionary, for a while.
 pub fn is_kept_by_browsers<B>(response: &Response<B>) -> bool {
     let (mut lasts, mut is_stale, mut is_dated) = (false, false, false);
     for (name, value) in response.fields() {

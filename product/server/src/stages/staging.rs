@@ -13,7 +13,7 @@ thread_local! {
     static CHOOSER: Cell<Option<Chooser>> = const { Cell::new(None) };
 }
 
-/// Makes responses on this thread pass through these stages until it is dropped.
+/// Makes responses on this thread pass through these stages until this value is dropped.
 pub struct Staging(Option<Chooser>);
 
 impl Staging {
@@ -43,7 +43,7 @@ pub fn with_stages(
     stages
 }
 
-/// Makes letters upper-case, which keeps the length.
+/// Makes letters upper-case, which does not change the length.
 #[derive(Debug)]
 pub struct Upper;
 
@@ -61,7 +61,7 @@ impl Stage for Upper {
     }
 }
 
-/// The bytes that a [`Folding`] keeps back until it is flushed.
+/// The number of bytes that a [`Folding`] keeps back until it is flushed.
 pub const FOLDED_BYTES: usize = 5_000;
 
 /// Keeps bytes back as a compressor does and changes their number: drops every zero, doubles every seven, and appends

@@ -1,5 +1,5 @@
-//! The configuration check opens everything that a start opens, in the same way, and closes it again. So nobody stops a
-//! running server for a configuration that cannot start.
+//! The configuration check: opens everything that a start opens, in the same way, and closes it again. So nobody stops
+//! a running server for a configuration with which it cannot start.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use crate::service_manager::{Keys, Listen, PrivilegeError};
 use crate::sites::{Certificate, Current, Https, Part, SecureError, SiteConfig, SitesError, Wanted};
 use crate::threads::Threads;
 
-/// The end of a remark on an address in use, whether by the server that has this configuration or by another program.
+/// The end of a remark on an address in use, by the running server with this configuration or by another program.
 pub const IN_USE: &str = " is in use";
 
 /// A reason why the server would not start.
@@ -28,7 +28,7 @@ pub struct Fault {
     pub error: StartError,
 }
 
-/// All reasons that were found why the server cannot start; at least one.
+/// All reasons found why the server cannot start; at least one.
 #[derive(Debug)]
 pub struct Unstarted(pub Vec<Fault>);
 
@@ -51,12 +51,13 @@ impl From<StartError> for Unstarted {
 #[derive(Debug, Default)]
 pub struct Checked {
     pub faults: Vec<Fault>,
-    /// Warnings that a start would log, and the parts that could not be tried.
+    /// Warnings that a start would log, and the parts that could not be checked.
     pub remarks: Vec<String>,
 }
 
 /// Binds the addresses, becomes the user, and opens folders, error pages, certificates, keys, names of upstreams, logs
-/// and the spool. Everything is released again except the change of user: the process should end soon.
+/// and the spool. Everything is released again, except that the change of user is permanent: the process should end
+/// soon.
 pub fn check(mut config: Config) -> Checked {
     let mut checked = Checked::default();
     config.listen.iter().for_each(|listen| checked.bind(listen));
@@ -90,8 +91,8 @@ impl Checked {
         }
     }
 
-    /// Changes to the user of the server. Returns true if the check can continue, as that user or, without root, as the
-    /// current one.
+    /// Changes to the user of the server. Returns true if the check can continue, as that user or, if not started as
+    /// root, as the current one.
     fn is_user(&mut self, config: &Config) -> bool {
         let Some(account) = &config.privileges.account else { return true };
         match account.assume(config.shaping.capabilities()) {
@@ -201,8 +202,8 @@ pub(super) fn faults(
     faults
 }
 
-/// Explains why certificates cannot be kept in this folder, if that is so; then none is ordered. A start creates the
-/// folder as root if it changes its user afterwards, and then this is not checked.
+/// Explains why certificates cannot be stored in this folder, if so; then none is ordered. If the server changes its
+/// user, a start creates the folder as root before that, and this is not checked.
 fn unkept_certificates(folder: &Path, config: &Config) -> Option<String> {
     if folder.exists() {
         let tried = acme::Folder::new(folder.into()).try_out();
@@ -252,7 +253,7 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     parts
 }
 
-/// Returns true for an error that every part of every site has.
+/// Returns true for an error that concerns every part of every site.
 fn is_of_all(error: &StartError) -> bool {
     matches!(error, StartError::Sites(SitesError::Secure(SecureError::Authorities(_))))
 }

@@ -1,4 +1,4 @@
-//! The server's resolved configuration, in which every option has a value and every value a reason.
+//! The server's resolved configuration: every option has a value, and every value a reason.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::sites::{AcmeConfig, SiteConfig};
 pub const WORKERS_MAX: usize = 256;
 
 pub struct Config {
-    /// At least one.
+    /// The sites; at least one.
     pub sites: Vec<SiteConfig>,
     /// True if sites are served without their missing folders or pages; otherwise a missing one makes the start fail.
     pub may_lack: bool,
@@ -26,30 +26,30 @@ pub struct Config {
     pub privileges: Privileges,
     /// The watchdog, which is fed while all event loops turn.
     pub watchdog: Option<Watchdog>,
-    /// The number of connections that the kernel queues on each listening socket until they are accepted; it is capped
-    /// at net.core.somaxconn.
+    /// The number of connections that the kernel queues on each listening socket until they are accepted. The kernel
+    /// caps it at net.core.somaxconn.
     pub backlog: u16,
-    /// The number of event loops, each a thread with its own listening sockets. One per core serves the most; a single
-    /// one leaves the other cores free. At most [`WORKERS_MAX`], and one if the shaping is paced, see
-    /// [`crate::event_loop`](self).
+    /// The number of event loops, each a thread with its own listening sockets. One per core has the highest
+    /// throughput; a single one leaves the other cores free. At most [`WORKERS_MAX`], and one if the shaping is paced,
+    /// see [`crate::event_loop`](self).
     pub workers: usize,
     pub shaping: ShapingChoice,
     /// Keeps the rate of the line across restarts.
     pub keeper: Option<Keeper>,
-    /// The classes of responses by the rules of a class file. The scheduler has their table.
+    /// The classes of responses according to the rules of a class file. Their table is in the scheduler.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
     pub reporting: Reporting,
-    /// The authority that issues certificates, if sites have them by ACME.
+    /// The authority that issues certificates, if sites have automatic certificates.
     pub acme: Option<AcmeConfig>,
 }
 
 /// Records kept about responses.
 #[derive(Debug, Clone, Default)]
 pub struct Reporting {
-    /// The access log of requests for no site, and for sites without a log.
+    /// The access log for requests of no site, and for sites without a log of their own.
     pub access_log: Option<LogConfig>,
-    /// True if responses are counted, which takes 144 bytes for each response in flight that is not logged.
+    /// True if responses are counted, which takes 144 bytes for each response in progress that is not logged.
     pub has_metrics: bool,
 }
 
@@ -70,7 +70,7 @@ impl Config {
         is_spooling(&self.sites, &self.limits.spool)
     }
 
-    /// Returns the reason why responses cannot be spooled, if they should be.
+    /// Returns the reason why responses cannot be spooled although the configuration asks for it.
     pub fn unspooled(&self) -> Option<String> {
         let spool = &self.limits.spool;
         let error = self.is_spooling().then(|| spool.try_out().err())??;
@@ -85,7 +85,8 @@ impl Config {
         self.passed.iter().any(|socket| socket.is_secure) || self.listen.iter().any(|listen| listen.is_secure)
     }
 
-    /// Returns true if there must be a single event loop: for one order of all responses, or one count of each class.
+    /// Returns true if there must be a single event loop, to have one order of all responses or one count of each
+    /// class.
     pub fn has_one_loop(&self) -> bool {
         self.shaping.is_paced() || self.assigned.is_some()
     }

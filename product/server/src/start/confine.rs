@@ -1,7 +1,7 @@
-//! The files that a server in its sandbox ([`crate::sandbox`]) can access: those named at the start. Sites are
-//! readable, and the folders of logs writable. The folders of files that a reload reads again are readable, because a
-//! new file may replace an old one there. The folder above a root is readable too ([`above`]): a Landlock rule applies
-//! to a folder, not to its path, and another folder may replace the root.
+//! The files that a server in its sandbox ([`crate::sandbox`]) can access: the files named at the start. Sites are
+//! readable, and the folders of logs are writable. So are the folders of files that a reload reads again, because a new
+//! file may replace an old one there; those only for reading. The folder above a root is readable too ([`above`]): a
+//! Landlock rule applies to a folder, not to its path, and another folder may replace the root.
 
 use std::error::Error;
 use std::io;
@@ -15,14 +15,14 @@ use crate::disk::SpoolConfig;
 use crate::sandbox::{Granted, Reach, below_root, folders_of, refuse_calls, restrict_files};
 use crate::sites::{Certificate, SiteConfig, SitesError};
 
-/// Files that the C library reads to resolve a name: a reload resolves the names of upstreams again.
+/// The files that the C library reads to resolve a name: a reload resolves the names of upstreams again.
 const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 /// The restrictions in force.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// The access that the kernel grants, if it refuses other files.
+    /// The access that the kernel grants, if Landlock refuses all other access.
     pub granted: Option<Granted>,
     /// Remarks for the operator.
     pub remarks: Vec<String>,
@@ -81,14 +81,14 @@ fn reach(config: &Config) -> Reach {
     reach
 }
 
-/// Returns true if a server that decides about clients is queried over TLS.
+/// Returns true if an authentication server is asked over TLS.
 fn asks_over_tls(config: &Config) -> bool {
     let access = config.sites.iter().flat_map(|site| &site.answers.access);
     access.filter_map(|access| access.auth.as_ref()).any(|auth| auth.url.to.speaks_tls())
 }
 
-/// The paths to allow for a resolver file: the file itself and, if it is a symlink out of its folder, the folder of its
-/// target, in which its replacements are made.
+/// The paths to allow for a resolver file: the file itself and, if it is a symlink to a file elsewhere, the folder of
+/// that file, where it is replaced.
 fn resolver_paths(file: &Path) -> Vec<PathBuf> {
     let made = file.canonicalize().ok().and_then(|made| made.parent().map(PathBuf::from));
     let elsewhere =
@@ -96,27 +96,27 @@ fn resolver_paths(file: &Path) -> Vec<PathBuf> {
     [Some(file.into()), elsewhere].into_iter().flatten().collect()
 }
 
-/// Returns the folder that holds the target of a symlink in the path to a folder, and possible later targets, if the
-/// path contains a symlink. A deployment switches `current` to the next release, and a reload follows the symlink.
+/// If the path to a folder contains a symlink, returns the folder that contains the symlink's target, and probably its
+/// later targets. A deployment switches `current` to the next release, and a reload follows the symlink.
 fn turned(dir: &Path) -> Option<PathBuf> {
     let dir = dir.components().as_path();
     let link = dir.ancestors().find(|above| above.is_symlink())?;
     below_root(link.canonicalize().ok()?.parent()?)
 }
 
-/// System folders, which contain more than sites.
+/// System folders, which contain more than a site.
 const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/var", "/var/lib", "/var/log"];
 
-/// Returns the folder above a root, in which another folder may replace the root. `None` if that is a system folder or
-/// a home, since a file server does not need to read all of it. Only `weir upgrade` follows the replacement of such a
-/// root.
+/// Returns the folder above a root, in which another folder may replace the root. Returns `None` if that is a system
+/// folder or a home, which a file server need not read as a whole; the replacement of such a root takes effect only
+/// after `weir upgrade`.
 fn above(dir: &Path) -> Option<PathBuf> {
     unless_system(dir.canonicalize().ok()?.parent()?.to_path_buf())
 }
 
 /// Returns the folders in which a missing root may appear: the deepest existing folder on the path to it, and the
-/// folder above that. A rule for a folder does not apply to a disk that is mounted over it; a rule for the folder above
-/// does.
+/// folder above that. A Landlock rule for a folder does not apply to a disk that is mounted over it later; a rule for
+/// the folder above does.
 fn awaited(dir: &Path) -> Vec<PathBuf> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
     let there = dir.ancestors().skip(1).find_map(|above| above.canonicalize().ok()).filter(|_| !dir.exists());
@@ -132,9 +132,9 @@ fn unless_system(above: PathBuf) -> Option<PathBuf> {
 }
 
 /// Returns an error for the first file or folder that these sites need and that the user's rights allow but Landlock
-/// does not. Without this check the failures would appear request by request: a [`Root`](crate::files) does not open
-/// its folder for reading, and upstreams and spool files are used later. The reload itself opens error pages, logs,
-/// certificates and users.
+/// does not. Without this check, only requests would fail: a [`Root`](crate::files) does not open its folder for
+/// reading, and upstreams and spool files are used later. The reload itself opens error pages, logs, certificates and
+/// users.
 pub fn out_of_reach(granted: Granted, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
     for site in sites {
         let of_proxies = site.answers.proxies.iter().filter_map(|proxy| proxy.accel_root.as_ref());
@@ -160,14 +160,14 @@ pub fn out_of_reach(granted: Granted, sites: &[SiteConfig], spool: Option<&Spool
     Ok(())
 }
 
-/// Returns the error of opening this file or folder, if the user's rights allow it but Landlock does not.
+/// Returns the error of opening this file or folder if the user's rights allow it but Landlock does not.
 fn shut(path: &Path) -> Option<io::Error> {
     let is_readable = rustix::fs::access(path, Access::READ_OK).is_ok();
     let denied = std::fs::File::open(path).err().filter(|error| is_denied(error));
     denied.filter(|_| is_readable)
 }
 
-/// Returns true if the user's rights allow files in this folder but Landlock does not.
+/// Returns true if the user's rights allow spool files in this folder but Landlock does not.
 fn is_unspooled(spool: &SpoolConfig) -> bool {
     let is_writable = rustix::fs::access(&spool.folder, Access::WRITE_OK | Access::EXEC_OK).is_ok();
     is_writable && spool.try_out().is_err_and(|error| is_denied(&error))

@@ -1,6 +1,6 @@
-//! The listening sockets, with the options that accepted sockets inherit. Each worker has its own socket at each
-//! address bound here. All workers share a socket that a service manager passed, and the kernel wakes one of them for
-//! each connection.
+//! The listening sockets, with the options that accepted sockets inherit. At an address bound here, each worker has its
+//! own socket. A socket passed by a service manager is shared by all workers, and the kernel wakes one of them for each
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ use crate::event_loop::Listener;
 use crate::service_manager::{Listen, NamedSocket, PassedSocket};
 use crate::udp::{Group, Udp};
 
-/// The time for which a connection without a request stays in the kernel, in seconds. After it, the server's own
+/// The time, in seconds, for which the kernel keeps a connection that has sent nothing. After that, the server's own
 /// timeout applies.
 const DEFER_ACCEPT_S: i32 = 1;
 
-/// The number of kernel-chosen ports that are tried, because such a port may be taken for UDP.
+/// The number of ports chosen by the kernel that are tried: such a port may be taken for UDP.
 const FREE_PORT_TRIES: usize = 10;
 
 /// The listening sockets of a server.
 pub struct Listening {
     /// The listeners of each worker: first the passed ones, then the bound ones.
     pub of_workers: Vec<Vec<Listener>>,
-    /// Messages about features missing at an address, and how to get them.
+    /// Messages about features that are missing at an address, and how to get them.
     pub remarks: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
     Ok(Listening { of_workers, remarks })
 }
 
-/// Returns a remark if the kernel refuses TCP_INFO, as some sandboxes do.
+/// Returns a remark if the kernel refuses TCP_INFO, which some sandboxes do.
 fn untold(socket: &impl AsFd) -> Option<String> {
     let error = uplink::tcp_info(socket).err()?;
     Some(format!(
@@ -114,7 +114,7 @@ fn speaks_http3(config: &Config, is_secure: bool, is_wanted: bool) -> bool {
     is_secure && is_wanted && config.shaping.orders_http3()
 }
 
-/// Binds a UDP socket for HTTP/3 for each listener, at the same address.
+/// Binds a UDP socket for HTTP/3 to the same address for each listener.
 fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> io::Result<()> {
     let group = Group {
         count: listeners.len(),
@@ -132,9 +132,9 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     Ok(())
 }
 
-/// Gives the first worker the datagram socket that the service manager passed for this address, because nothing
-/// distributes datagrams among workers that share a socket. If none was passed, binds sockets here. If that is not
-/// permitted, HTTP/3 is off, and the remark names the service manager's setting that may be missing.
+/// Gives the first worker the datagram socket that the service manager passed for this address: nothing distributes
+/// datagrams among workers that share a socket. If none was passed, binds sockets here. If that is not permitted,
+/// disables HTTP/3 and adds a remark with the service manager's setting that may be missing.
 fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
     let Some(socket) = passed.datagrams.first() else {
         let bound = add_udp(config, passed.address, listeners);
@@ -185,7 +185,7 @@ fn listen(config: &Config, mut address: SocketAddr) -> Result<Vec<OwnedFd>, Star
     Ok(listeners)
 }
 
-/// The sockets with which a listening socket shares its port.
+/// The sockets that share the port of a listening socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     Nobody,
@@ -212,7 +212,7 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     Ok(socket.into())
 }
 
-/// Sets the options that accepted sockets inherit, which saves a system call each per connection.
+/// Sets the options that accepted sockets inherit. That saves a system call per option and connection.
 fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
@@ -229,8 +229,8 @@ fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if another listener uses this port for IPv4, which an IPv6 socket for all addresses would otherwise use
-/// as well.
+/// Returns true if another listener uses this port for IPv4. Otherwise an IPv6 socket for all addresses takes IPv4
+/// connections too.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
     port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
 }

@@ -1,5 +1,5 @@
-//! Starting and stopping the server. Sockets are opened first and threads started last, so that faults are reported
-//! before anything runs.
+//! Starts and stops the server. Sockets are opened first and threads started last, so that errors are reported before
+//! anything runs.
 
 mod check;
 mod config;
@@ -51,13 +51,13 @@ use reload::InForce;
 pub use reload::Reload;
 pub use start_error::StartError;
 
-/// Descriptors reserved for files being sent and files in the caches.
+/// The number of descriptors reserved for files that are being sent or cached.
 const DESCRIPTORS_KEPT: u64 = 1024;
-/// The descriptors of an event loop in addition to its wake-up: epoll and the file watch. With TLS there is one more,
-/// for reading the thread's current system call.
+/// The number of descriptors of an event loop in addition to its wake-up: epoll and the file watch. With TLS there is
+/// one more, to read the thread's current system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
-/// The maximum wait for the status of an event loop. A loop that hangs for ten seconds ends the process.
+/// The maximum time to wait for the status of an event loop. An event loop that hangs for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
@@ -72,16 +72,16 @@ pub struct Server {
     threads: Threads,
     logs: Logs,
     current: Arc<Current>,
-    /// A channel for each event loop. The first also publishes what all loops share.
+    /// A channel for each event loop. The first also publishes what the loops share.
     status_channels: Vec<Arc<StatusChannel>>,
     /// The access that the sandbox grants, if the server is confined to the files named at the start.
     granted: Option<Granted>,
     keeping: Keeping,
-    /// The configuration in force, with which a reload compares the new one.
+    /// The current configuration, with which a reload compares the new one.
     in_force: Mutex<InForce>,
 }
 
-/// Facts reported to the operator at the start, which a reload must not change.
+/// Facts reported to the operator at the start that a reload must not change.
 struct Promised {
     addresses: Vec<Listen>,
     why: String,
@@ -106,7 +106,7 @@ struct Loops {
     /// The wake-up of each event loop.
     wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
-    /// The settings that each event loop has yet to take over.
+    /// The settings that each event loop has not taken over yet.
     changes: Vec<Arc<Changes>>,
     /// The coder that makes coded forms of files for all loops.
     coder: Arc<Coder>,
@@ -137,12 +137,12 @@ impl Loops {
         self.wakes.iter().for_each(|wake| wake.set());
     }
 
-    /// Wakes the first event loop, which keeps the state that all loops share.
+    /// Wakes the first event loop, which holds the state that all loops share.
     fn wake_first(&self) {
         self.wakes[0].set();
     }
 
-    /// Makes the loops finish the responses in flight, and end.
+    /// Makes the loops finish the responses in progress and end.
     fn stop(&self) {
         self.stop.ask();
         self.wake_all();
@@ -151,8 +151,8 @@ impl Loops {
 
 impl Server {
     /// Binds, opens and starts everything; requests are answered once this returns. If a thread fails later,
-    /// `on_failure` is called from that thread or from the watching one. Then [`Server::failure`] returns the reason,
-    /// and the process should end.
+    /// `on_failure` is called from that thread or from the watching thread. Then [`Server::failure`] returns the
+    /// reason, and the process should end.
     pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, Unstarted> {
         if config.has_one_loop() {
             config.workers = 1;
@@ -201,7 +201,7 @@ impl Server {
         self.start_verifier()
     }
 
-    /// Starts the thread that resolves the names of upstreams periodically, if there are any and it is not running.
+    /// Starts the thread that resolves the names of upstreams periodically, if there are names and it is not running.
     fn follow_names(&self) -> Result<(), StartError> {
         if !self.current.needs_follower() {
             return Ok(());
@@ -214,7 +214,7 @@ impl Server {
         self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// Starts the thread that orders and renews certificates, if there are any and it is not running.
+    /// Starts the thread that orders and renews certificates, if there are such certificates and it is not running.
     fn start_renewer(&self) -> Result<(), StartError> {
         let Some(task) = self.current.renewer().and_then(acme::Renewer::task) else { return Ok(()) };
         let log = self.logs.handle();
@@ -269,7 +269,7 @@ impl Server {
         self.threads.spawn("weir-login", work).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// Returns the first listening address, with the port that the kernel chose if none was configured.
+    /// Returns the first listening address; if the kernel chose the port, with that port.
     pub fn address(&self) -> SocketAddr {
         self.promised.addresses[0].address
     }
@@ -284,13 +284,13 @@ impl Server {
         &self.promised.why
     }
 
-    /// Returns the maximum time that a waiting response goes without a byte, if the starvation guard guarantees one.
+    /// Returns the maximum time that a waiting response goes without a byte, if the starvation guard gives a guarantee.
     pub fn wait_bound(&self) -> Option<WaitBound> {
         self.promised.wait_bound
     }
 
-    /// Returns the number of bytes by which a client may exceed its share of the link before it waits for the others.
-    /// `None` if clients do not share the link.
+    /// Returns the number of bytes by which a client may exceed its share of the link before it has to wait for the
+    /// other clients. Returns `None` if clients do not share the link.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
         self.promised.client_allowance_bytes
     }
@@ -311,7 +311,7 @@ impl Server {
         self.logs.reopen();
     }
 
-    /// Returns the missing folders and pages of the sites in force, as faults with their consequences.
+    /// Returns the missing folders and pages of the current sites, as faults with their consequences.
     pub fn lacks(&self) -> Vec<Fault> {
         let served = self.current.served();
         let fault =
@@ -324,8 +324,8 @@ impl Server {
         self.logs.error(line);
     }
 
-    /// Makes the first worker write the busiest recent clients to the error log. That worker may keep the byte counts
-    /// of clients' shares.
+    /// Makes the first worker write the clients with the most recent bytes to the error log. That worker keeps the byte
+    /// counts for the clients' shares, if they are kept.
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
         self.loops.wake_first();
@@ -336,20 +336,20 @@ impl Server {
         self.keeping.is_on()
     }
 
-    /// Stores the rate of the line, if it was confirmed since it was last stored. A failure is logged once.
+    /// Stores the rate of the line, if it was confirmed since the last time. A failure is logged once.
     pub fn keep_rate(&self) {
         self.keeping.keep(self.status_channels[0].found(), |line| self.tell(line));
     }
 
-    /// Ends the server after its sockets were handed over to another process: finishes the responses in flight, without
-    /// a time limit, then ends all threads.
+    /// Ends the server after its sockets were handed over to another process: finishes the responses in progress,
+    /// without a time limit, then ends all threads.
     pub fn stop_handed_over(self) -> Result<(), ThreadError> {
         self.loops.stop.ask_handed_over();
         self.in_force.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sockets.clear();
         self.stop()
     }
 
-    /// Finishes the responses in flight, then ends all threads.
+    /// Finishes the responses in progress, then ends all threads.
     pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
         self.current.renewer().inspect(|renewer| renewer.stop());
@@ -418,8 +418,7 @@ impl Server {
     }
 }
 
-/// Makes the memory of a process that holds private keys unreadable to other processes, even those of its own user, and
-/// keeps it out of core dumps.
+/// Hides the memory of a process with private keys from other processes, even of the same user, and from core dumps.
 fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
     if !config.is_secure() {
         return Ok(());
@@ -430,7 +429,7 @@ fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
 }
 
 /// Binds the listening sockets of each worker and returns them with their addresses, then changes to the configured
-/// user. This is the last step as root: it comes before anything else is opened and before there is a thread.
+/// user. This is the last step as root, before anything else is opened and before any other thread exists.
 fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     let listening = listen_all(config)?;
     let addresses = local_addresses(&listening.of_workers[0])?;
@@ -440,7 +439,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     Ok((listening, addresses))
 }
 
-/// Returns the order in which responses are sent. Pacing takes precedence over the marking of packets for the kernel.
+/// Returns the mechanism that orders responses. Pacing takes precedence over marking packets for the kernel.
 fn order(shaping: &ShapingChoice) -> Order {
     match &shaping.marker {
         _ if shaping.is_paced() => Order::Pace,
@@ -450,7 +449,7 @@ fn order(shaping: &ShapingChoice) -> Order {
     }
 }
 
-/// Builds a worker's write path. The worker that paces gets the gauge of the line.
+/// Builds a worker's write path. The pacing worker gets the gauge of the line.
 fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter {
     let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
     let scheduler = match config.reporting.has_metrics {
@@ -469,7 +468,7 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     transmitter
 }
 
-/// Applies the sandbox. Returns the granted access if files are confined, otherwise adds remarks with the reason.
+/// Applies the sandbox. Returns the granted access if files are confined; otherwise adds a remark with the reason.
 fn settle(config: &Config, remarks: &mut Vec<String>) -> Option<Granted> {
     let state_folder = config.keeper.iter().map(|keeper| keeper.path());
     state_folder.for_each(|folder| SHELVES.iter().for_each(|(name, _)| Shelf::prepare(folder, name)));
@@ -484,8 +483,8 @@ fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, SitesError> {
     logs.open(config).map_err(|error| SitesError::Log(name, error))
 }
 
-/// Raises the soft limit on descriptors to the hard limit. Returns the number of connections for which descriptors
-/// remain after the event loops.
+/// Raises the soft limit on descriptors to the hard limit. Returns the number of connections that the descriptors left
+/// by the event loops allow.
 fn descriptors(config: &Config) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,8 +1,8 @@
-//! Reload: replaces the configuration of a running server completely or not at all.
+//! Replaces the configuration of a running server, either completely or not at all.
 //!
-//! The steps that can fail come first: folders, certificates and logs are opened, and only then do the event loops take
-//! anything over. An event loop takes over its settings at the beginning of a turn ([`crate::event_loop`](self)), and
-//! the reload is complete once all loops have done so.
+//! The steps that can fail come first: folders, certificates and logs are opened before the event loops take anything
+//! over. An event loop takes over its settings at the beginning of a turn ([`crate::event_loop`](self)), and the reload
+//! is complete when all loops have done so.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -28,21 +28,21 @@ use crate::sites::{AcmeConfig, SiteConfig, Wanted};
 pub struct Reload<'r> {
     pub sites: &'r [SiteConfig],
     pub classes: Option<&'r ClassesConfig>,
-    /// The access log of requests for no site, and for sites without a log.
+    /// The access log for requests of no site, and for sites without a log of their own.
     pub access_log: Option<LogConfig>,
     /// Ignored unless the server was started with ACME.
     pub acme: Option<AcmeConfig>,
     pub limits: Limits,
-    /// `None` if the uplink's settings are unchanged.
+    /// The new shaping; `None` if the uplink's settings are unchanged.
     pub shaping: Option<ShapingChoice>,
-    /// True if the operator changed the line's rate, so that the measured rate no longer counts.
+    /// True if the operator changed the line's rate, so that the measured rate no longer applies.
     pub is_line_new: bool,
 }
 
-/// The parts of the configuration in force that are compared with the next one.
+/// The parts of the current configuration that are compared with the next one.
 pub(super) struct InForce {
     pub workers: usize,
-    /// The maximum number of connections that the limit on open files allows after the event loops.
+    /// The maximum number of connections that the limit on open files allows, after the descriptors of the event loops.
     pub connections_allowed: usize,
     pub shaping: &'static str,
     pub order: OrderKey,
@@ -51,7 +51,7 @@ pub(super) struct InForce {
     pub sockets: Vec<NamedSocket>,
 }
 
-/// The settings that distinguish one order of responses from another.
+/// The settings that make two orders of responses different.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OrderKey {
     policy: PolicySpec,
@@ -107,8 +107,8 @@ impl MemoryShare {
 }
 
 impl Server {
-    /// Applies the new settings. On an error the old ones stay in force. Responses in flight end under the settings
-    /// with which they began, except that the new order and pace apply to them.
+    /// Applies the new settings. On an error, the old settings stay. Responses in progress end under the settings with
+    /// which they began, except that the new order and pace apply to them.
     pub fn reload(&self, mut reload: Reload<'_>) -> Result<(), StartError> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shaping) = &reload.shaping
@@ -149,12 +149,12 @@ impl Server {
         Ok(())
     }
 
-    /// Logs that the verification of passwords takes more memory than is available.
+    /// Logs that the verification of a password takes more memory than is available.
     pub(super) fn tell_memory(&self, memory: &MemoryLimit) {
         memory.short_for_logins(self.current.served().logins_bytes()).inspect(|line| self.tell(line));
     }
 
-    /// Replaces the sites. The event loops take them over with the next change that is handed to them.
+    /// Replaces the sites. The event loops take them over with the next change that they receive.
     fn replace_sites(&self, reload: &Reload<'_>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
         let reached = self.reaches(reload.sites, Some(&reload.limits.spool));
@@ -170,7 +170,7 @@ impl Server {
         replaced.map_err(|error| self.explained(error))
     }
 
-    /// Returns the reasons why these sites and this server log cannot replace the ones in force, which stay unchanged.
+    /// Returns the reasons why these sites and this server log cannot replace the current ones. Changes nothing.
     pub fn faults(&self, sites: &[SiteConfig], access_log: Option<&LogConfig>) -> Vec<Fault> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
         let log = access_log.and_then(|log| open(log).err()).map(|error| Fault { of: None, error: error.into() });
@@ -185,7 +185,7 @@ impl Server {
         faults.into_iter().map(|Fault { of, error }| Fault { of, error: self.explained(error) }).collect()
     }
 
-    /// Returns an error if the sandbox forbids access that these sites or their spool need.
+    /// Returns an error if the sandbox forbids access that these sites, or the spool, need.
     fn reaches(&self, sites: &[SiteConfig], spool: Option<&SpoolConfig>) -> Result<(), StartError> {
         self.granted.map_or(Ok(()), |granted| confine::out_of_reach(granted, sites, spool))
     }
@@ -210,16 +210,16 @@ impl Server {
         self.current.set_spool(limits.spool.bytes_max);
     }
 
-    /// Reports that the previous process, which owned these sockets, has ended: only this process reads their datagrams
-    /// now.
+    /// Handles the end of the previous process, which owned these sockets: from now on only this process reads their
+    /// datagrams.
     pub fn on_predecessor_ended(&self) {
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             changes.hand_over(Change::PredecessorEnded, || wake.set(), STATUS_WAIT_MAX);
         }
     }
 
-    /// Returns a function that does the same as [`Server::reopen_logs`] from another thread, even while the server
-    /// ends.
+    /// Returns a function with which another thread can reopen the logs, like [`Server::reopen_logs`], even while the
+    /// server ends.
     pub fn logs_reopener(&self) -> impl Fn() + Send + use<> {
         self.logs.reopener()
     }
@@ -231,7 +231,7 @@ impl Server {
         in_force.sockets.iter().map(clone).collect()
     }
 
-    /// Returns remarks for the operator on the certificates in force and on upstreams' names.
+    /// Returns remarks for the operator on the current certificates and on upstreams' names.
     pub fn remarks(&self) -> Vec<String> {
         self.current.served().told.remarks.clone()
     }

@@ -20,7 +20,7 @@ pub enum StartError {
     Udp(SocketAddr, #[source] io::Error),
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
-    /// A resource that a thread needs is not available.
+    /// A thread cannot start, because a resource that it needs is not available.
     #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
     Thread(String, #[source] io::Error),
     #[error(transparent)]
@@ -29,10 +29,10 @@ pub enum StartError {
     OtherShaping { before: &'static str, after: &'static str },
     #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     OutOfReach(#[source] Box<StartError>),
-    /// The sandbox certainly forbids this.
+    /// Access to this path is certainly refused because of the sandbox.
     #[error("{0} is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     BeyondSandbox(String),
-    /// A site is served without this folder or page.
+    /// The site is served without this folder or page.
     #[error("{0}")]
     Lacking(String),
     #[error("cannot {0}: {1}")]

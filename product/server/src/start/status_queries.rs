@@ -9,8 +9,8 @@ use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusC
 use crate::upstream::UpstreamStatus;
 
 impl Server {
-    /// Queries the first event loop, which is the only one if there is a single order. Returns `None` if it does not
-    /// answer in time.
+    /// Asks the first event loop; with a single order of responses it is the only one. Returns `None` if the loop does
+    /// not answer in time.
     pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
         question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
     }
@@ -33,7 +33,7 @@ impl Server {
         self.places.taken()
     }
 
-    /// Returns the sites that have a certificate, each with its expiry. Certificates by ACME are listed by host.
+    /// Returns the sites that have a certificate, each with its expiry. Automatic certificates are listed by host.
     pub fn certificates(&self) -> Vec<(String, SystemTime)> {
         let served = self.current.served();
         let own = served.certificates().map(|(site, end)| (site.to_string(), end));
@@ -46,13 +46,13 @@ impl Server {
         self.current.renewer().map(acme::Renewer::status).unwrap_or_default()
     }
 
-    /// Returns true if the server was started with certificates by ACME.
+    /// Returns true if the server was started with automatic certificates.
     pub fn orders_certificates(&self) -> bool {
         self.current.renewer().is_some()
     }
 
-    /// Returns the upstreams of all sites. An upstream is healthy unless an event loop found otherwise. `None` if an
-    /// event loop does not answer in time.
+    /// Returns the upstreams of all sites. An upstream counts as healthy unless an event loop has found otherwise.
+    /// `None` if an event loop does not answer in time.
     pub fn upstreams(&self) -> Option<Vec<UpstreamStatus>> {
         let mut all: BTreeMap<String, UpstreamStatus> = BTreeMap::new();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -65,7 +65,7 @@ impl Server {
         Some(all.into_values().collect())
     }
 
-    /// Returns the responses in flight in all event loops. `None` if a loop does not answer in time.
+    /// Returns the responses in progress in all event loops. `None` if a loop does not answer in time.
     pub fn responses(&self) -> Option<ResponsesStatus> {
         let mut all = ResponsesStatus::default();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -74,7 +74,7 @@ impl Server {
         Some(all)
     }
 
-    /// Returns the clients with the most bytes sent recently. `responses` are the responses in flight.
+    /// Returns the clients with the most bytes sent recently. `responses` are the responses in progress.
     pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
         let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
         let busiest = self.clients.busiest_with(clock::now(), of).into_iter();

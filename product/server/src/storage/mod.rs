@@ -1,15 +1,16 @@
-//! Reading files without waiting for a disk.
+//! Reads files without waiting for a disk.
 //!
-//! The thread that sends must not read from a disk: one page that is not in memory would stop every response it sends
-//! for as long as the disk takes, and a network file system can block forever. So it first looks without waiting
-//! ([`Storage::look`]). Bytes in the page cache are sent at once; others are read by a thread of the [`Pool`], and the
-//! response is not ready meanwhile.
+//! The thread that sends must not read from a disk: a single page that is not in memory would delay all of its
+//! responses for as long as the disk takes, and a network file system can block forever. So the thread first looks
+//! without waiting ([`Storage::look`]). Bytes in the page cache are sent at once; others are read by a thread of the
+//! [`Pool`], and the response is not ready meanwhile.
 //!
-//! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, at
-//! no more cost than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in
-//! each [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A probe's result is valid for a moment ([`Probed`](crate::disk::Probed)). A hole
-//! between two probes, or a page reclaimed between probe and `sendfile`, is the only read that may still block.
-//! `mincore` and `cachestat` check every page, but only for the owner of a file.
+//! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), which is exact and costs no more
+//! than `sendfile`. Copying more would cost a fifth of the throughput, so larger ranges are probed, one byte in each
+//! [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A probe's result is valid for a moment
+//! ([`Probed`](crate::disk::Probed)). A hole between two probes, or a page reclaimed between probe and `sendfile`, is
+//! the only case in which a read may still block. `mincore` and `cachestat` would check every page, but only for the
+//! owner of a file.
 //!
 //! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is always read on a thread of the pool.
 
@@ -29,7 +30,7 @@ use crate::disk::{Buffer, Done, Lane, Pool, read_now, spool_folder};
 use crate::files::{Content, Entry, OpenFile};
 pub use spool::{Target, Write, Written};
 
-/// The maximum number of bytes that are copied; more are probed and sent with `sendfile`.
+/// The maximum number of bytes that are copied. Longer ranges are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
 /// The distance between two probes, twice the kernel's read-ahead. At 64 KiB, probes made 10 MB from loopback cost 1.15
 /// to 1.18 times what nginx spends on them; a probe for each page would cost 110 µs for 2 MiB.
@@ -38,11 +39,11 @@ pub const PROBE_EVERY_BYTES: u64 = 256 << 10;
 /// The part of a range of a file that is in memory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look<'a> {
-    /// The first bytes of the range; none at the end of the file.
+    /// The first bytes of the range; empty at the end of the file.
     Copied(&'a [u8]),
     /// The number of bytes that can be sent with `sendfile`.
     Resident(u64),
-    /// The first byte must be read on a thread of the pool.
+    /// The first byte is not in memory; a thread of the pool must read it.
     Absent,
 }
 
@@ -50,7 +51,7 @@ pub enum Look<'a> {
 #[derive(Debug)]
 pub struct ReadDone {
     pub job: JobId,
-    /// The first bytes of the range; none at the end of the file.
+    /// The first bytes of the range; empty at the end of the file.
     pub result: io::Result<Buffer>,
 }
 
@@ -58,12 +59,12 @@ pub struct ReadDone {
 pub trait Storage {
     /// Looks at `count` bytes of an open file without waiting.
     fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>>;
-    /// Starts reading the first bytes of a range for a job, which must have no other read in flight.
+    /// Starts reading the first bytes of a range for a job, which must have no other read in progress.
     fn read_aside(&mut self, job: JobId, client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
     /// Appends the reads that completed since the last call.
     fn take_done(&mut self, into: &mut Vec<ReadDone>);
 
-    /// Starts writing bytes of a job to a file, which must have no other write in flight. Fails if there is no folder
+    /// Starts writing bytes of a job to a file, which must have no other write in progress. Fails if there is no folder
     /// for spooling.
     fn write_aside(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
         let _ = (job, client, write);
@@ -76,7 +77,7 @@ pub trait Storage {
     }
 }
 
-/// Storage that is all in memory, for tests that are not about storage.
+/// Storage entirely in memory, for tests that are not about storage.
 pub struct InMemory;
 
 impl Storage for InMemory {
@@ -107,13 +108,14 @@ struct SpoolFolder {
 }
 
 impl Disk {
-    /// `wake` is called by another thread when [`Storage::take_done`] has something to return.
+    /// Creates the storage. Another thread calls `wake` when [`Storage::take_done`] has something to return.
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Disk {
         let scratch = vec![0; COPIED_BYTES_MAX].into_boxed_slice();
         Disk { pool, done: Arc::new(Done::new(wake)), scratch, spool: None }
     }
 
-    /// Adds a folder for spooled responses; `wake` is called when [`Storage::take_written`] has something to return.
+    /// Adds a folder for spooled responses. Another thread calls `wake` when [`Storage::take_written`] has something to
+    /// return.
     pub fn spooling(self, folder: &Path, wake: impl Fn() + Send + Sync + 'static) -> Disk {
         let (device, written) = (spool_folder::device(folder), Arc::new(Done::new(wake)));
         Disk { spool: Some(SpoolFolder { path: folder.into(), device, written }), ..self }
@@ -166,8 +168,8 @@ impl Storage for Disk {
     }
 }
 
-/// Returns how much of the range is in the page cache, as far as probes show. The end of the file counts as present:
-/// `sendfile` will find it.
+/// Returns how much of the range is in the page cache, as far as probes show. The end of the file counts as present,
+/// because `sendfile` notices it.
 fn probe(entry: &Entry, file: &OpenFile, offset: u64, count: u64) -> io::Result<Look<'static>> {
     let (last, now) = (count - 1, clock::now());
     for at in (0..last).step_by(PROBE_EVERY_BYTES as usize).chain([last]) {

@@ -1,9 +1,9 @@
 //! Files for responses that upstreams have produced and clients have not yet accepted. Without them, a slow client
-//! occupies a worker of the application for as long as it takes.
+//! would occupy a worker of the application until it has read the response.
 //!
-//! A file has no name, so that nothing is left of it however the process ends. It holds one response, in the order in
-//! which its bytes arrived, and no byte of it is written twice: the kernel may still be sending what `sendfile` was
-//! given. The pool's threads write, since a disk may block them.
+//! A spool file has no name, so that nothing remains of it however the process ends. It holds one response, in the
+//! order in which its bytes arrived. No byte of the file is written twice, because the kernel may still be sending what
+//! `sendfile` was given. The threads of the pool write, because writing to a disk may block.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use units::memory::Counted;
 use crate::disk::{Pool, Reserved, Room, spool_folder};
 use crate::files::{Content, Entry};
 
-/// Bytes of a response to append to the earlier ones.
+/// Bytes of a response, to be appended to the earlier ones.
 #[derive(Debug)]
 pub struct Write {
     pub to: Target,
@@ -25,7 +25,7 @@ pub struct Write {
 
 #[derive(Debug)]
 pub enum Target {
-    /// A new file, whose room is already taken.
+    /// A new file, whose space is already reserved.
     New(Reserved),
     /// The file with the earlier bytes of this response.
     Open(Arc<Entry>),
@@ -36,13 +36,13 @@ pub enum Target {
 pub struct Written {
     pub offset: u64,
     pub bytes: Arc<Counted>,
-    /// The file, which has all of the bytes.
+    /// The file, which has all bytes of the write.
     pub result: io::Result<Arc<Entry>>,
 }
 
 impl Target {
-    /// Takes room for `bytes` more of a client's response, in its file or, without one, in a new file. Returns `None`
-    /// if there is no room.
+    /// Reserves space for `bytes` more of a client's response, in its file or, if it has none, in a new file. Returns
+    /// `None` if there is no space.
     pub fn with_room(file: Option<&Arc<Entry>>, room: &Arc<Room>, client: u32, bytes: u64) -> Option<Target> {
         let Some(file) = file else { return Reserved::of(room, client, bytes).map(Target::New) };
         let Content::Open(open) = &file.content else { unreachable!("what is spooled is not held in memory") };

@@ -1,4 +1,5 @@
-//! An allocator for tests that counts the live bytes of each thread, since other tests run at the same time.
+//! An allocator for tests that counts the live bytes of each thread separately, because other tests run at the same
+//! time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! System calls that no safe crate wraps; the only module of the server with `unsafe`.
+//! System calls that no safe crate wraps. This is the server's only module with `unsafe`.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::FdFlags;
 
-/// Makes connections acceptable when their first bytes arrive, or after this many seconds without any. Accepting one
-/// then saves a read that finds nothing, the registration with epoll, and a wake-up.
+/// Makes the kernel hold back a new connection until its first bytes arrive, or for this many seconds. That saves a
+/// read that finds nothing, a registration with epoll, and a wake-up per connection.
 pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `seconds`, which lives through the call and is only read; the
     // descriptor is borrowed, so it is open.
@@ -64,7 +64,7 @@ pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()>
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the kernel deliver each datagram as it came, rather than several of one sender in one piece (UDP_GRO).
+/// Makes the kernel deliver each datagram as it arrived, rather than several of one sender in one piece (UDP_GRO).
 pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the pointer and the length describe `off`, which lives through the call and is only read; the descriptor is borrowed, so it is
@@ -81,7 +81,7 @@ pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A ready descriptor as the kernel writes it.
+/// A ready descriptor, as the kernel writes it.
 pub type EpollEvent = libc::epoll_event;
 
 /// Calls `take` with the token and the flags of as many ready descriptors as `events` has room for, without waiting.
@@ -104,7 +104,7 @@ pub fn epoll_take(
 }
 
 /// Takes the descriptors from `first` on with which this process was started, and sets close-on-exec. An entry is an
-/// error if its descriptor is not open. Only the first call returns any, so that each descriptor has one owner.
+/// error if its descriptor is not open. Only the first call returns descriptors, so that each has one owner.
 pub fn take_passed(first: i32, count: usize) -> Vec<io::Result<OwnedFd>> {
     static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
     let count = if ARE_TAKEN.swap(true, Ordering::AcqRel) { 0 } else { count };
@@ -134,8 +134,8 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// Sets the nice value of the calling thread (sched(7)). Below 0 this needs CAP_SYS_NICE or a limit of RLIMIT_NICE, and
-/// threads and processes that the thread starts are back at 0.
+/// Sets the nice value of the calling thread (sched(7)). A value below 0 needs CAP_SYS_NICE or a suitable RLIMIT_NICE,
+/// and threads and processes that the thread starts begin at 0 again.
 pub fn set_thread_nice(nice: i32) -> io::Result<()> {
     const RESET_ON_FORK: u64 = 1;
     let attributes = SchedulingAttributes {

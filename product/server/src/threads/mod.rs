@@ -1,11 +1,12 @@
-//! The threads of the server, watched. A server with a dead worker looks alive but answers nothing, so the end of one
-//! thread ends the process, with a reason that the operator or service manager can read.
+//! The threads of the server, and the thread that watches them. A server with a dead worker looks alive but answers
+//! nothing, so the end of one thread ends the process, with a reason that the operator or service manager can read.
 //!
-//! A thread that returns or panics reports it itself. One that hangs, or that the kernel has killed, cannot: the
-//! watcher requests a turn of every thread with an event loop ([`Beat`]) and counts the looks at which the turn has not
-//! happened. It counts looks, not time: a process that is stopped, a host that sleeps and a clock that jumps stop the
-//! looking too. A thread that waits for storage is reported but does not end the process, since a restart would wait
-//! for the same disk. The same looks feed the service manager's watchdog while no loop is late, except for storage.
+//! A thread that returns or panics reports it itself. A thread that hangs, or that the kernel has killed, cannot. So
+//! the watcher periodically requests a turn of every thread with an event loop ([`Beat`]) and counts the checks at
+//! which the turn has not happened. Counting checks instead of time has a reason: while a process is stopped or its
+//! host sleeps, there are no checks either. A thread that waits for storage is reported but does not end the process: a
+//! restart would wait for the same disk. The same checks feed the service manager's watchdog, unless a loop is late for
+//! another reason than storage.
 
 mod storage;
 
@@ -22,18 +23,18 @@ use thiserror::Error;
 
 use crate::service_manager::Watchdog;
 
-/// The time between two looks at the threads. Raised, a hang is noticed later; lowered, an idle server wakes up more
-/// often.
+/// The time between two checks of the threads. A longer time delays the detection of a hang; a shorter one wakes an
+/// idle server more often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The time without a turn after which a thread counts as hung; the longest turn is some milliseconds.
+/// The time without a turn after which a thread counts as hung; the longest regular turn takes a few milliseconds.
 const HUNG_AFTER: Duration = Duration::from_secs(10);
-/// The minimum number of looks within the watchdog's time: it must be fed twice in it, and one late look must not be
-/// fatal.
+/// The minimum number of checks within the watchdog's time: the watchdog must be fed twice within it, and one late
+/// check must not be fatal.
 const LOOKS_PER_WATCHDOG: u32 = 4;
-/// The minimum time between looks, whatever the watchdog's time is.
+/// The minimum time between checks, whatever the watchdog's time is.
 const LOOK_EVERY_LEAST: Duration = Duration::from_millis(10);
 
-/// All threads except the main one. Dropping it ends the watching.
+/// All threads except the main one. Dropping this value ends the watching.
 pub struct Threads {
     shared: Arc<Shared>,
 }
@@ -42,7 +43,7 @@ pub struct Threads {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadId(usize);
 
-/// An essential thread has ended, or hangs.
+/// The error of an essential thread that has ended or hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ThreadError(String);
@@ -58,14 +59,14 @@ struct Shared {
     changed: Condvar,
     watchdog: Option<Watchdog>,
     look_every: Duration,
-    /// Called at the first failure, from any thread.
+    /// The function to call, from any thread, at the first failure.
     on_failure: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct State {
     threads: Vec<Watched>,
-    /// Threads may end now.
+    /// True if threads may end now.
     is_stopping: bool,
     /// The watching is over.
     is_over: bool,
@@ -75,7 +76,7 @@ struct State {
 struct Watched {
     name: String,
     id: Option<Pid>,
-    /// The open `/proc/.../syscall` file, if the process is hidden, in which case it could not be opened later.
+    /// The open `/proc/.../syscall` file, if the process is hidden: the file could not be opened later.
     call: Option<File>,
     beat: Option<Arc<Beat>>,
     has_ended: bool,
@@ -101,7 +102,7 @@ impl Threads {
         self.spawn_watched(name, None, main)
     }
 
-    /// Starts a thread that calls [`Beat::turn`] once a turn, and at the latest after `wake`.
+    /// Starts a thread that calls [`Beat::turn`] once per turn; `wake` makes it start a turn.
     pub fn spawn_loop(
         &self,
         name: &str,
@@ -184,7 +185,7 @@ impl Drop for Threads {
 }
 
 impl Beat {
-    /// Must be called once a turn.
+    /// Must be called once per turn.
     pub fn turn(&self) {
         // The watcher asks rarely, so this is mostly the only access to a cache line that no other thread writes.
         if self.is_asked.load(Ordering::Relaxed) {
@@ -247,8 +248,8 @@ impl Shared {
         }
     }
 
-    /// Looks at every thread once. Returns false if an event loop has not made the turn that the previous look
-    /// requested, and does not wait for storage.
+    /// Checks every thread once. Returns false if an event loop has not made the turn that the previous check requested
+    /// and does not wait for storage.
     fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(&Watched) -> bool) -> bool {
         let (mut hung, mut is_well) = (None, true);
         let looks_max = HUNG_AFTER.as_millis().div_ceil(self.look_every.as_millis());

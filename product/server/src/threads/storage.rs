@@ -1,4 +1,4 @@
-//! Detects whether a thread waits for storage, by the system call that the kernel reports for it.
+//! Detects whether a thread waits for storage, by the system call that the kernel reports for the thread.
 
 use std::fs::File;
 use std::io;
@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::thread::Pid;
 
-/// The maximum length of the line: a number, six arguments, two pointers.
+/// The maximum length of the line that the kernel reports: a number, six arguments, two pointers.
 const LINE_BYTES_MAX: usize = 256;
 
-/// Calls that read files and folders. Waiting in any other is not caused by the disk.
+/// The system calls that read files and folders. A wait in any other call is not caused by the disk.
 const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -28,8 +28,8 @@ pub fn open(thread: Pid) -> io::Result<File> {
     File::open(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()))
 }
 
-/// Returns true if the thread is in a system call on storage, read from `call` or, without it, from a file opened now.
-/// Returns false if the kernel does not report the call, or the thread is gone.
+/// Returns true if the thread is in a system call on storage. Reads `call` or, without it, a file opened now. Returns
+/// false if the kernel does not report the call, or the thread is gone.
 pub fn is_waited_for(thread: Option<Pid>, call: Option<&File>) -> bool {
     let mut line = [0; LINE_BYTES_MAX];
     let read = match (call, thread) {

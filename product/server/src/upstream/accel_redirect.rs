@@ -1,5 +1,5 @@
-//! Files that a response names in place of its body: X-Accel-Redirect as in nginx, or X-Sendfile as in Apache and
-//! lighttpd. The application decides who may have a file, and need not send it itself.
+//! Files that a response names instead of sending a body, with X-Accel-Redirect as in nginx, or X-Sendfile as in Apache
+//! and lighttpd. The application decides who may have a file, but does not have to send it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +18,9 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 /// A folder whose files upstreams may name.
 #[derive(Debug)]
 pub struct NamedFiles {
-    /// The number of the folder, from the same sequence as the folders of sites.
+    /// The number of the folder, from the same sequence as the numbers of the sites' folders.
     pub number: SiteNumber,
-    /// The paths of the folder: as configured, absolute, and without symbolic links. Programs use one of the three.
+    /// The paths of the folder: as configured, absolute, and without symbolic links. Programs may use any of them.
     folders: Vec<PathBuf>,
 }
 
@@ -30,8 +30,8 @@ impl NamedFiles {
         NamedFiles { number, folders: std::iter::once(folder.into()).chain(paths).collect() }
     }
 
-    /// Returns the path, beneath the folder, of the file that a response names, percent-encoded as in a request; empty
-    /// if the file is outside the folder. X-Accel-Redirect contains this path; X-Sendfile contains it after the
+    /// Returns the path of the file that a response names, relative to the folder and percent-encoded as in a request;
+    /// empty if the file is outside the folder. X-Accel-Redirect contains this path; X-Sendfile contains it after the
     /// folder's own path.
     pub fn path(&self, head: &UpstreamHead) -> Option<Vec<u8>> {
         if let Some(path) = head.values("x-accel-redirect").next() {

@@ -1,5 +1,5 @@
-//! The addresses of a group of upstreams: fixed ones from the configuration, and the addresses of names, which may
-//! change with each lookup.
+//! The addresses of a group of upstreams: fixed ones from the configuration, and those of names, which may change with
+//! each lookup.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -43,7 +43,7 @@ impl Addresses {
         addresses
     }
 
-    /// The addresses known now; empty if no name has an address yet.
+    /// The current addresses; empty if no name has an address yet.
     pub fn now(&self) -> Arc<[Endpoint]> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -56,7 +56,7 @@ impl Addresses {
         })
     }
 
-    /// Updates the addresses of the names. Returns whether they have changed.
+    /// Updates the addresses of the names. Returns true if they have changed.
     pub fn renew(&self, names: &Names) -> bool {
         let endpoints: Arc<[Endpoint]> = self.sources.iter().flat_map(|source| source.endpoints(names)).collect();
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);

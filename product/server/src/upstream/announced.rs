@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::proxy_header::encode_proxy_header;
 
-/// The announcement at the beginning of a connection. The connection serves only transfers with the same announcement.
+/// The announcement at the beginning of a connection. The connection carries only transfers with the same announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
     /// No client is announced: the connection begins with the first request.

@@ -1,5 +1,5 @@
-//! The last connection on which a request was tried, the progress of the request on it, and whether the request may be
-//! tried on another.
+//! The latest attempt of a request on a connection: its progress, and whether the request may be tried on another
+//! connection.
 
 use units::Nanos;
 
@@ -7,14 +7,15 @@ use super::Fault;
 use super::request::Outbound;
 
 /// The maximum number of connections tried for one request that may be sent again. Connections that could not be made,
-/// that were crowded, or that their upstream left do not count; they have bounds of their own.
+/// were crowded or were left by their upstream do not count here; they have their own maximums.
 const ATTEMPTS_MAX: u32 = 3;
-/// The maximum number of crowded connections tried for one request. After the first, the limit of their upstream is
+/// The maximum number of crowded connections tried for one request. After the first, the limit of the upstream is
 /// known.
 const CROWDED_MAX: u32 = 8;
-/// The maximum number of connections tried for one request that their upstreams left before it. An upstream that takes
-/// 20 requests on a connection (`keepalive_requests` of nginx) refuses 80 of the 100 that a connection may carry. If as
-/// many follow on each next connection, one in five gets through each time, and one in a million is refused 64 times.
+/// The maximum number of connections tried for one request that their upstreams left before processing it. An upstream
+/// that takes 20 requests on a connection (`keepalive_requests` of nginx) refuses 80 of the 100 that a connection may
+/// carry. If as many follow on each next connection, one in five gets through each time, and one in a million is
+/// refused 64 times.
 const LEFT_MAX: u32 = 64;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -23,18 +24,18 @@ pub struct Attempt {
     number: u32,
     /// The number of earlier attempts that do not count because no connection could be made.
     unconnected: u32,
-    /// The number of earlier attempts that do not count because the upstream was sent more requests than it takes at a
-    /// time.
+    /// The number of earlier attempts that do not count because the upstream was sent more concurrent requests than it
+    /// accepts.
     crowded: u32,
     /// The number of earlier attempts that do not count because the upstream left the connection before the request.
     left: u32,
-    /// The connection was made for this request.
+    /// True if the connection was made for this request.
     is_new: bool,
-    /// The instant at which the request got its connection, or began to make it.
+    /// The time at which the request got its connection, or began to connect.
     pub begun_at: Option<Nanos>,
-    /// The instant at which a new connection took the first byte.
+    /// The time at which a new connection accepted the first byte.
     pub connected_at: Option<Nanos>,
-    /// The instant at which the first byte of the response arrived.
+    /// The time at which the first byte of the response arrived.
     pub first_byte_at: Option<Nanos>,
 }
 
@@ -46,8 +47,8 @@ impl Attempt {
         Attempt { number: number + 1, unconnected, crowded, left, is_new, begun_at, ..Attempt::default() }
     }
 
-    /// Returns whether a request without any response so far may be sent again over another connection after this
-    /// fault. The upstream cannot have processed it if none of it was sent, or if the upstream reports so. An idle
+    /// Returns true if a request without any response so far may be sent again on another connection after this fault.
+    /// The upstream cannot have processed it if nothing of it was sent, or if the upstream reports that. An idle
     /// connection may have been closed before the request arrived. If a new connection was closed without a response,
     /// an idempotent request may be sent to another upstream (RFC 9110 section 9.2.2).
     pub(super) fn may_be_repeated(&self, fault: &Fault, request: &Outbound, endpoints: usize) -> bool {
@@ -62,7 +63,7 @@ impl Attempt {
         may_do_no_harm && !request.is_refused && !self.is_last(fault, request, endpoints)
     }
 
-    /// Returns true if no connection could be made, so that no byte of the request has left.
+    /// Returns true if no connection could be made, so that nothing of the request was sent.
     pub(super) fn is_unconnected(&self, fault: &Fault, request: &Outbound) -> bool {
         self.is_new && request.is_unsent() && !fault.is_refusal()
     }
@@ -91,7 +92,7 @@ impl Attempt {
         self.is_new
     }
 
-    /// Records that part of the request has left.
+    /// Records that part of the request was sent.
     pub fn on_sent(&mut self, now: Nanos) {
         self.connected_at = self.connected_at.or(self.is_new.then_some(now));
     }

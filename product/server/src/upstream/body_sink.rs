@@ -1,4 +1,4 @@
-//! The destination of a response's body: the pipe of a response that is not being sent yet, or of one that is.
+//! The destination of a response's body: the pipe of a response, which may be in the process of being sent.
 
 use http::http1::upstream::Framing;
 use http::{Length, Trailers};
@@ -10,13 +10,13 @@ use crate::body::{PIPE_BYTES_MAX, Pipe};
 pub trait BodySink {
     /// The number of bytes that may be pushed; `None` if no more are wanted.
     fn room(&mut self) -> Option<usize>;
-    /// Takes bytes, which must not exceed the room. Returns false if no more are wanted.
+    /// Takes bytes, at most as many as there is room for. Returns false if no more are wanted.
     fn push(&mut self, bytes: &[u8]) -> bool;
-    /// Ends the body, with these trailers.
+    /// Ends the body, with these trailers if any.
     fn finish(&mut self, trailers: Option<Box<Trailers>>);
     /// Returns true if only the memory of the connection's other responses limits the room.
     fn waits_for_memory(&mut self) -> bool;
-    /// Returns true if there will be room once a disk has written the queued bytes.
+    /// Returns true if there will be room when a disk has written the queued bytes.
     fn waits_for_disk(&mut self) -> bool {
         false
     }

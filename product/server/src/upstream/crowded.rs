@@ -1,4 +1,4 @@
-//! Places of an upstream that responses hold while their clients receive them. The upstream has already made these
+//! The upstream places of responses whose clients are still receiving them. The upstream has already produced these
 //! responses and could answer other requests.
 
 use std::cmp::Reverse;
@@ -11,14 +11,14 @@ use crate::net::Net;
 
 impl<N: Net> Upstreams<N> {
     /// Returns true if this transfer waits for its client, and such transfers hold at least half of the upstream's
-    /// places, or as many places as one client may have.
+    /// places, or as many as one client may have.
     pub fn is_crowded(&self, at: usize) -> bool {
         let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
         self.peers[transfer.peer].places.is_crowded(transfer.group.bounds)
     }
 
-    /// The transfers that, like this one, wait for their clients while holding a place at its upstream. The largest
-    /// response comes first, among equals the transfer that began first.
+    /// The transfers that wait for their clients while holding a place at this transfer's upstream. The largest
+    /// response comes first; among equals, the transfer that began first.
     pub fn held_with(&self, at: usize) -> Vec<usize> {
         let Some(peer) = self.transfers.get(at).map(|transfer| transfer.peer) else { return Vec::new() };
         let is_beside = |at: &usize| self.transfers[*at].is_held() && self.transfers[*at].peer == peer;

@@ -1,10 +1,11 @@
-//! The instant until which a request waits for its upstream.
+//! The time until which a request waits for its upstream.
 
 use units::Nanos;
 
 use crate::clock::{ClientClock, ClientTime};
 
-/// A deadline on the clients' clock, so that upstreams, too, are not considered late while this process does not run.
+/// A deadline on the clients' clock, so that time in which this process does not run does not count against upstreams
+/// either.
 #[derive(Debug)]
 pub struct Deadline {
     clock: ClientClock,

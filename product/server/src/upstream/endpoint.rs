@@ -8,7 +8,7 @@ use config::UpstreamVersion;
 use tls::Connector;
 use units::Nanos;
 
-/// The first token of connections to upstreams: above the tokens of clients, and below the worker's own.
+/// The first token of connections to upstreams, above the tokens of clients and below the worker's own.
 pub const TOKENS: u64 = (u32::MAX as u64) << 32;
 
 /// An address at which an upstream listens, and its protocol.
@@ -25,7 +25,8 @@ pub enum EndpointAddress {
     Tls(TlsEndpoint),
 }
 
-/// An endpoint that speaks TLS. Connections are shared only if both the name and the trusted authorities are the same.
+/// The TLS settings of an endpoint. Connections are shared only if both the name and the trusted authorities are the
+/// same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsEndpoint {
     pub address: SocketAddr,
@@ -45,6 +46,6 @@ impl Hash for TlsEndpoint {
 pub struct HealthCheck {
     pub path: String,
     pub every: Nanos,
-    /// The time after which an upstream that is healthy again has its whole share.
+    /// The time until an upstream that is healthy again gets its full share.
     pub slow_start: Nanos,
 }

@@ -1,4 +1,4 @@
-//! FastCGI: the script that a responder runs, and its response converted to the form of an HTTP/1.1 upstream's.
+//! FastCGI: the script that a responder runs, and the conversion of its response to the form of an HTTP/1.1 response.
 
 use config::Pattern;
 use http::fastcgi::Decoder;
@@ -10,14 +10,14 @@ use super::Fault;
 /// The number of bytes that the status line and the fields of a connection add to a head.
 const HEAD_ADDED_BYTES: usize = 96;
 
-/// The scripts of a site, as described to their responder.
+/// The scripts of a site, as their responder sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scripts {
     /// The folder of the site, absolute.
     pub root: Vec<u8>,
     /// The paths below the folder whose scripts must not run.
     pub except: Vec<Pattern>,
-    /// Connections carry several requests, one after the other.
+    /// True if connections are kept for further requests, one after the other.
     pub keeps_connections: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Run {
     pub path_info: Vec<u8>,
 }
 
-/// The decoded bytes that have arrived from a responder. They are no more than one read of its socket, and a head.
+/// The decoded bytes that have arrived from a responder: at most the result of one read of its socket, and a head.
 #[derive(Debug)]
 pub struct Inflow {
     decoder: Decoder,
@@ -50,7 +50,7 @@ pub struct Inflow {
 }
 
 impl Inflow {
-    /// Creates the state before an answer, and counts its memory in `account`.
+    /// Creates the state for a new response, and counts its memory in `account`.
     pub fn new(decoder: Decoder, account: &Account) -> Inflow {
         let charge = Charge::new(account, 0);
         Inflow { decoder, ready: Vec::new(), at: 0, fault: None, charge }
@@ -86,7 +86,7 @@ impl Inflow {
         }
     }
 
-    /// Returns true if the whole answer was taken, so that the connection may carry another request.
+    /// Returns true if the whole response was taken, so that the connection may carry another request.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done() && self.ready.is_empty() && self.fault.is_none()
     }

@@ -1,4 +1,4 @@
-//! The reasons why an upstream does not answer, as a status for the client and as words for the error log.
+//! The reasons why an upstream does not answer, with the status for the client and the text for the error log.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use http::http1::upstream::UpstreamFault;
 
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// The upstream's names have no address.
+    /// No name of the upstream has an address.
     NoAddress,
     /// No connection could be made.
     Unreachable(Arc<io::Error>),
@@ -22,7 +22,7 @@ pub enum Fault {
     Wrong(UpstreamFault),
     /// The upstream reports that it has not processed the request.
     Refused,
-    /// The upstream has refused the request because it had received more requests than it takes at a time.
+    /// The upstream has refused the request because it was sent more concurrent requests than it accepts.
     Crowded,
     /// The upstream has left the connection after other requests, without processing this one.
     Left,
@@ -32,13 +32,13 @@ pub enum Fault {
     Http2(String),
     /// No connection was made, or no byte arrived, for too long.
     TooSlow(&'static str),
-    /// The maximum number of requests wait for the upstream, of all clients or of this one.
+    /// The maximum number of requests is already waiting for the upstream, of all clients or of this one.
     Busy,
-    /// The upstream has the maximum number of tunnels, of all clients or of this one.
+    /// The upstream already has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
-    /// The client has sent a larger body than it may.
+    /// The body that the client has sent is larger than allowed.
     TooLarge,
-    /// The client has not announced the length of a body that is too large to be gathered.
+    /// The client has not announced the length of the body, which is too large to be gathered.
     Unmeasured,
     /// The memory for connections has no room for a body that has to be gathered.
     NoMemory,

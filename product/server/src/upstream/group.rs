@@ -22,27 +22,27 @@ use crate::disk::Room;
 /// Upstreams that answer the same requests.
 #[derive(Debug)]
 pub struct Group {
-    /// The site to which the upstreams belong. The sizes of their responses are learned under it.
+    /// The site to which the upstreams belong. The sizes of their responses are learned under this name.
     pub site: String,
-    /// The addresses of the upstreams. All speak the same version of HTTP; a name with several addresses counts as
-    /// several upstreams.
+    /// The addresses of the upstreams. All upstreams speak the same version of HTTP. A name with several addresses
+    /// counts as several upstreams.
     pub addresses: Addresses,
     pub version: UpstreamVersion,
     /// The scheme of the connections to the upstreams.
     pub scheme: &'static str,
-    /// The changes and bounds of requests that apply before the upstreams get them.
+    /// Changes to requests, and limits on them, that apply before the upstreams get them.
     pub request: ProxyRequest,
     /// The Host that the upstreams receive instead of the client's.
     pub host: Option<String>,
     /// The Host that the upstreams receive if the client's request has none.
     pub authority: String,
-    /// The limits of concurrent requests to each upstream.
+    /// The limits on concurrent requests to each upstream.
     pub bounds: Bounds,
     /// The maximum number of concurrent tunnels to each upstream.
     pub tunnels_max: u32,
-    /// A request takes its place at an upstream only when its body, or the beginning of its body, has arrived.
+    /// True if a request takes its place at an upstream only when its body, or the beginning of its body, has arrived.
     pub buffers_requests: bool,
-    /// Clients that have shut their sending side are served to the end, because they may still be reading.
+    /// True if clients that have shut their sending side are served to the end, because they may still be reading.
     pub ignores_client_abort: bool,
     pub connect_timeout: Nanos,
     /// The maximum time between two bytes of a response.
@@ -53,7 +53,8 @@ pub struct Group {
     pub files: Option<NamedFiles>,
     /// The health check; `None` disables it.
     pub health: Option<HealthCheck>,
-    /// Connections to the upstreams begin with the address of the client whose request they carry (PROXY protocol).
+    /// True if connections to the upstreams begin with the address of the client whose requests they carry (PROXY
+    /// protocol).
     pub tells_client: bool,
     /// The error statuses for which the site's page replaces the upstream's response.
     pub intercepted: Vec<Statuses>,
@@ -83,13 +84,13 @@ pub enum GroupError {
 }
 
 impl Group {
-    /// Returns the route of a request, with the parts that the request determines; the response determines the others.
+    /// Returns the route of a request, as far as the request determines it; the response determines the rest.
     pub fn route<'r>(&'r self, request: &'r Request<'r>) -> Route<'r> {
         let (site, method) = (self.site.as_bytes(), request.method.token());
         Route { site, method, path: request.path, ..Route::default() }
     }
 
-    /// Returns the path that the upstreams receive for this path of a request.
+    /// Returns the path under which the upstreams receive this path of a request.
     pub fn path_for<'r>(&self, path: &'r [u8]) -> &'r [u8] {
         let prefix = self.request.strip_prefix.as_deref();
         prefix.and_then(|prefix| http::strip_prefix(path, prefix.as_bytes())).unwrap_or(path)
@@ -154,8 +155,8 @@ impl Group {
         })
     }
 
-    /// Creates a group of one upstream for health checks. A check takes no place from other requests, and may last no
-    /// longer than connecting.
+    /// Creates a group of this upstream alone, for its health checks. A check does not take a place from other
+    /// requests, and may last no longer than a connection attempt.
     pub fn probing(&self, endpoint: &Endpoint) -> Group {
         Group {
             site: self.site.clone(),

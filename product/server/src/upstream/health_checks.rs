@@ -1,9 +1,9 @@
-//! Health checks of upstreams, by a request to each every few seconds. An upstream that cannot be reached, does not
-//! answer or answers with an error gets no requests until it is healthy again. Then its share of the requests grows
-//! gradually, while its caches and connections fill.
+//! Health checks of upstreams: a request to each every few seconds. An upstream that cannot be reached, does not answer
+//! or answers with an error gets no requests until it is healthy again. Then its share of the requests grows gradually,
+//! so that its caches and connections can fill.
 //!
 //! Each event loop makes its own checks. Two equal results in a row change the state, so that a single lost request
-//! does not; HAProxy and nginx use two or three.
+//! changes nothing; HAProxy and nginx use two or three.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -17,12 +17,12 @@ use units::memory::Account;
 use super::{Announced, ClientConnection, Endpoint, EndpointAddress, Fault, Group, Head, HealthCheck, Transfer};
 use crate::exchange_id::ExchangeId;
 
-/// The number of successive equal results that change the state of an upstream.
+/// The number of consecutive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
-/// The minimum share of an upstream that has just become healthy again, in thousandths.
+/// The share of an upstream that has just become healthy again, in thousandths.
 const SHARE_PERMILLE_MIN: u64 = 100;
 
-/// The upstreams that are checked, by address. If several proxies have the same upstream, the check of the first
+/// The checked upstreams, by address. If several proxies have the same upstream, the health check of the first proxy
 /// applies.
 #[derive(Debug, Default)]
 pub struct Checks {
@@ -35,7 +35,7 @@ pub struct Checks {
 
 #[derive(Debug)]
 struct Checked {
-    /// The number of the upstream: those that were added earlier are checked earlier.
+    /// The number of the upstream; upstreams are checked in the order in which they were added.
     number: u64,
     check: HealthCheck,
     /// A group that contains only this upstream.
@@ -51,12 +51,12 @@ struct Health {
     is_down: bool,
     /// The number of successive results that contradict the state.
     contrary: u8,
-    /// The instant at which the upstream became healthy again.
+    /// The time at which the upstream became healthy again.
     up_at: Option<Nanos>,
 }
 
 impl Checks {
-    /// Checks the upstreams of the given groups from now on, and drops the state of all others.
+    /// Checks the upstreams of these groups from now on, and drops the state of all others.
     pub fn watch<'g>(&mut self, groups: impl Iterator<Item = &'g Arc<Group>>) {
         self.by_endpoint.values_mut().for_each(|checked| checked.is_wanted = false);
         for group in groups {
@@ -106,7 +106,7 @@ impl Checks {
         self.by_endpoint.get(endpoint).is_some_and(|checked| checked.health.is_down)
     }
 
-    /// The share of requests that an upstream gets now, in thousandths.
+    /// The current share of an upstream in the requests, in thousandths.
     pub fn share_permille(&self, now: Nanos, endpoint: &Endpoint) -> u64 {
         let share = |checked: &Checked| checked.health.share_permille(now, checked.check.slow_start);
         self.by_endpoint.get(endpoint).map_or(1000, share)
@@ -155,7 +155,7 @@ impl Health {
         !self.is_asked && now >= self.due_at
     }
 
-    /// Records a result. Returns whether the state has changed.
+    /// Records a result. Returns true if the state has changed.
     fn on_result(&mut self, now: Nanos, every: Nanos, is_well: bool) -> bool {
         (self.is_asked, self.due_at) = (false, now + every);
         self.contrary = if is_well == self.is_down { self.contrary + 1 } else { 0 };

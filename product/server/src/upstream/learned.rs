@@ -1,4 +1,4 @@
-//! Knowledge about upstreams: the sizes of their responses, and the time that they take to make them.
+//! What is learned about upstreams: the sizes of their responses, and the time in which they produce them.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub struct RouteStatus {
     pub service: Option<Nanos>,
 }
 
-/// The maximum number of routes in one status, which then stays below 128 KB as JSON.
+/// The maximum number of routes in one status, whose JSON then stays below 128 KB.
 pub const ROUTES_TOLD_MAX: usize = 256;
 
-/// The maximum number of compressed responses under way that are tracked for learning. More of them at a time belong to
-/// few routes.
+/// The maximum number of responses that are tracked while they are being compressed. If there are more, they belong to
+/// few routes anyway.
 const CODED_MAX: usize = 1024;
 
-/// The prediction of a route for the size of a response, if enough is known.
+/// The predicted size of a response of a route, if enough is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Prediction {
     pub median_bytes: Option<u64>,
@@ -41,7 +41,7 @@ pub struct Prediction {
     pub quantile: Option<f64>,
 }
 
-/// A response that is compressed on its way.
+/// A response that is compressed while it is sent.
 #[derive(Debug)]
 pub struct CodedBody {
     /// The length that the upstream announced.
@@ -50,7 +50,7 @@ pub struct CodedBody {
 }
 
 impl<N: Net> Upstreams<N> {
-    /// The distribution of sizes of similar responses, for a response whose size is not known.
+    /// The distribution of the sizes of similar responses, for a response of unknown size.
     pub fn curve(&mut self, at: usize, coded: Option<&CodedBody>) -> Option<Arc<Curve>> {
         let route = self.transfers.get(at)?.route?;
         match coded {
@@ -59,7 +59,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Registers a response that is compressed on its way, to learn from it when it has ended.
+    /// Registers a response that is compressed while it is sent, to learn from it at its end.
     pub fn learn_from(&mut self, at: usize, coded: CodedBody) {
         let route = self.transfers.get(at).and_then(|transfer| transfer.route);
         route.into_iter().for_each(|route| self.learned.begin_coded(route, coded.tally.clone()));
@@ -88,7 +88,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Learns from a transfer that has ended, with a complete response or without. Returns the quantile of a complete
+    /// Learns from a transfer that has ended, with or without a complete response. Returns the quantile of a complete
     /// response's size in the distribution known before.
     pub fn note(&mut self, transfer: &Transfer, now: Nanos, is_whole: bool) -> Option<f64> {
         if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
@@ -102,14 +102,15 @@ impl Learned {
         None
     }
 
-    /// Registers a compressed response, so that its ratio is learned at its end, unless too many are under way.
+    /// Registers a response that is being compressed, so that its ratio is learned at its end, unless too many are
+    /// registered.
     fn begin_coded(&mut self, route: RouteKey, tally: Arc<Tally>) {
         if self.coded.len() < CODED_MAX {
             self.coded.push((route, tally));
         }
     }
 
-    /// Learns from the compressed responses that have ended since the last call. Responses that were cut are dropped.
+    /// Learns from the compressed responses that have ended since the last call. Ignores responses that were cut off.
     pub fn learn_ratios(&mut self) {
         let routes = &mut self.routes;
         self.coded.retain(|(route, tally)| match tally.whole() {

@@ -1,9 +1,9 @@
 //! Requests that other servers answer: the connections to upstreams, and the requests and responses on them.
 //!
 //! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, and then
-//! for a place if as many requests are under way as its [`Group`] allows. Then it has an HTTP/1.1 connection to itself,
-//! an idle or a new one, or a stream over HTTP/2. The worker provides the clock, the sockets' readiness and the
-//! destination of the response's body ([`BodySink`]).
+//! for a place if as many requests are in progress as its [`Group`] allows. Then it has an HTTP/1.1 connection to
+//! itself, which was idle or is new, or a stream of an HTTP/2 connection. The worker provides the clock, the sockets'
+//! readiness and the destination of the response's body ([`BodySink`]).
 
 mod accel_redirect;
 mod addresses;
@@ -77,15 +77,15 @@ pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
     /// The clock of the transfers' deadlines.
     clock: ClientClock,
-    /// The transfers, by the exchanges they belong to.
+    /// The transfers by their exchanges.
     by_exchange: HashMap<ExchangeId, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
     pub learned: Learned,
     pub checks: Checks,
-    /// The exchanges of transfers that may continue, because of an event on a shared connection.
+    /// The exchanges of transfers that may be able to continue, after an event on a shared connection.
     stirred: Vec<ExchangeId>,
-    /// The lines of programs' error streams, with the names of their upstreams.
+    /// Lines from programs' error streams, with the names of their upstreams.
     said: Vec<(Arc<str>, String)>,
 }
 
@@ -126,7 +126,7 @@ impl<N: Net> Upstreams<N> {
         })
     }
 
-    /// Begins a transfer at one upstream after another, as long as each fails immediately.
+    /// Begins a transfer at one upstream after another, until one does not fail immediately.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         if self.transfers[at].outbound.is_unmeasured() {
             return Err(self.transfers[at].too_large_to_gather());
@@ -147,7 +147,7 @@ impl<N: Net> Upstreams<N> {
         begun
     }
 
-    /// Begins a transfer at the chosen upstream: with the place it has, with a new one, or by waiting for one.
+    /// Begins a transfer at the chosen upstream: with the place that it has, with a new place, or by waiting for one.
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         if transfer.queued.hold == Hold::Nothing && !transfer.is_probe() {
@@ -167,7 +167,7 @@ impl<N: Net> Upstreams<N> {
         connected.inspect_err(|_| self.give_place_back(at))
     }
 
-    /// Gives a connection to a transfer that has a place: one that has room, or a new one.
+    /// Gives a connection to a transfer that has a place: an existing connection with room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let (peer, announced) = (self.transfers[at].peer, self.transfers[at].client.announced);
         if self.peers[peer].endpoint.is_http2() {
@@ -195,7 +195,8 @@ impl<N: Net> Upstreams<N> {
         Ok(())
     }
 
-    /// Returns an idle HTTP/1.1 connection for a transfer. Closes those that are too old or have received bytes.
+    /// Returns an idle HTTP/1.1 connection for a transfer. Closes idle connections that are too old or have received
+    /// bytes.
     fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
         let is_repeatable = self.transfers[at].outbound.is_repeatable;
         while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
@@ -283,8 +284,8 @@ impl<N: Net> Upstreams<N> {
         if is_new { self.begin_somewhere(net, now, at).err() } else { None }
     }
 
-    /// Begins a change of protocol: the transfer takes a tunnel's place and gives its request's place back. Returns
-    /// false if no tunnel's place is free.
+    /// Begins a change of protocol: the transfer takes a place for tunnels and returns the place of its request.
+    /// Returns false if no place for tunnels is free.
     fn begin_tunnel(&mut self, at: usize) -> bool {
         let transfer = &self.transfers[at];
         let (client, tunnels_max) = (transfer.queued.turn.client, transfer.group.tunnels_max);
@@ -296,7 +297,7 @@ impl<N: Net> Upstreams<N> {
         has_place
     }
 
-    /// Takes the connection from a transfer, and keeps it if it can be reused.
+    /// Takes the connection from a transfer, and keeps the connection if it can be reused.
     fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let transfer = &mut self.transfers[at];
         let is_kept = self.connections.leave(net, transfer, at, now, is_whole);
@@ -361,7 +362,7 @@ impl<N: Net> Upstreams<N> {
         self.said.pop()
     }
 
-    /// Gives back the place that a transfer holds at its upstream, or its place in the queue.
+    /// Returns the place that a transfer holds at its upstream, or its place in the queue, to the upstream.
     fn give_place_back(&mut self, at: usize) {
         let transfer = &mut self.transfers[at];
         let (peer, client) = (transfer.peer, transfer.queued.turn.client);
@@ -401,7 +402,7 @@ impl<N: Net> Upstreams<N> {
         bound.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
     }
 
-    /// Returns the transfers whose upstream has exceeded its deadline. Closes idle connections whose time is over.
+    /// Returns the transfers whose upstream has exceeded the deadline. Closes idle connections that are too old.
     pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
         let old: Vec<usize> = self.connections.iter().filter(|(_, own)| own.is_old(now)).map(|(at, _)| at).collect();
         old.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
@@ -410,7 +411,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| transfer.deadline.is_over(now)).map(|(at, _)| at).collect()
     }
 
-    /// Returns true if there are connections, including idle ones, which must be closed in time.
+    /// Returns true if there are connections, including idle ones, whose deadlines must be watched.
     pub fn has_connections(&self) -> bool {
         self.connections.iter().next().is_some()
     }
@@ -431,7 +432,7 @@ pub struct UpstreamStatus {
     pub name: String,
     /// True if the last health checks and connections did not fail.
     pub is_healthy: bool,
-    /// The number of requests of all event loops, under way and waiting for a place.
+    /// The number of requests of all event loops, in progress or waiting for a place.
     pub requests: usize,
 }
 
@@ -451,7 +452,7 @@ pub fn status<'g, N: Net>(
     by_name.into_values().collect()
 }
 
-/// The exchanges whose response has not begun, and the instants since which they have been waiting for it.
+/// The exchanges whose response has not begun, each with the time at which it began to wait.
 pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (ExchangeId, Nanos)> {
     let waiting = upstreams.transfers.iter().filter(|(_, transfer)| !transfer.is_sending && !transfer.is_probe());
     waiting.map(|(_, transfer)| (transfer.exchange, transfer.queued.turn.since))
@@ -467,7 +468,7 @@ impl<N: Net> Upstreams<N> {
         })
     }
 
-    /// The number of transfers under way or waiting, without health checks, which belong to no exchange.
+    /// The number of transfers in progress or waiting, without health checks, which belong to no exchange.
     pub fn transfers(&self) -> usize {
         debug_assert_eq!(self.transfers.len(), self.by_exchange.len(), "each is one exchange's");
         self.transfers.len() - self.probes()
@@ -477,7 +478,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| transfer.is_probe()).count()
     }
 
-    /// The number of requests as counted by the places at the upstreams.
+    /// The number of requests according to the places at the upstreams.
     pub fn requests(&self) -> usize {
         self.peers.iter().map(|peer| peer.load(Nanos::ZERO).1).sum()
     }

@@ -2,7 +2,7 @@
 //! upstream allows.
 //!
 //! Bytes that have arrived wait in the session until their transfer takes them, within the flow-control window of its
-//! stream. A failure of the connection fails all transfers that are not complete; each gets the fault when it
+//! stream. A failure of the connection fails all transfers that are not complete; each of them gets the fault when it
 //! continues.
 
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
@@ -15,22 +15,22 @@ use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use crate::net::Stream;
 
-/// The maximum bytes of waiting frames, including answers. Beyond that the upstream counts as not reading.
+/// The maximum size of waiting frames, including answers, in bytes. Beyond that, the upstream counts as not reading.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 pub struct Multiplexed {
     session: ClientSession,
-    /// The frames that were made and not handed down.
+    /// The frames that were made and not written yet.
     out: Vec<u8>,
     carried: Vec<Carried>,
-    /// The connection is established: something has been sent on it.
+    /// True if the connection is established: something was sent on it.
     has_begun: bool,
-    /// The upstream has been silent for longer than allowed, and may be gone.
+    /// True if the upstream has been silent for longer than allowed, and may be gone.
     is_doubtful: bool,
-    /// A frame has arrived. The first frame from the upstream is its SETTINGS (RFC 9113 section 3.4).
+    /// True if a frame has arrived. The first frame from the upstream is its SETTINGS (RFC 9113 section 3.4).
     has_heard: bool,
     heard_at: Nanos,
-    /// The number of streams that the upstream is assumed to allow until it has reported it.
+    /// The number of streams that the upstream is assumed to allow until it reports the actual number.
     assumed_streams_max: Option<u32>,
     fault: Option<Fault>,
 }
@@ -64,14 +64,14 @@ impl Multiplexed {
     }
 
     /// Assumes that the upstream allows as many streams as on its last connection, until it reports the number. Without
-    /// this assumption, it is sent as many requests as can be open at a time, and those that it refuses are sent again.
-    /// Most upstreams allow that many, and waiting for the report would cost the first requests of each connection a
-    /// round trip.
+    /// this assumption, the upstream is sent as many requests as can be open at a time, and the refused ones are sent
+    /// again. Most upstreams allow that many, and waiting for the report would cost the first requests of each
+    /// connection a round trip.
     pub fn assume(&mut self, streams_max: u32) {
         self.assumed_streams_max = Some(streams_max.max(1));
     }
 
-    /// The number of streams that the upstream has reported it allows.
+    /// The number of streams that the upstream has reported to allow.
     pub fn known_streams_max(&mut self) -> Option<u32> {
         (self.has_heard && !self.session.is_leaving()).then(|| self.session.streams_max())
     }
@@ -136,7 +136,7 @@ impl Multiplexed {
         }
     }
 
-    /// Hands down the frames that were made, as many as there is room for.
+    /// Writes the frames that were made, as far as there is room.
     fn hand_down(&mut self, wire: &mut Wire<impl Stream>) {
         if self.fault.is_some() {
             return;
@@ -171,8 +171,8 @@ impl Multiplexed {
         }
     }
 
-    /// Returns the transfers for which something has arrived, or that can send again. Returns all of them if the
-    /// connection has failed.
+    /// Returns the transfers for which something has arrived, or that can send again; all of them if the connection has
+    /// failed.
     pub fn stirred(&mut self, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
         let news: Vec<u32> = std::iter::from_fn(|| self.session.news()).collect();
         let (has_failed, has_room) = (self.fault.is_some(), self.out.len() < FRAMES_BYTES_MAX);
@@ -221,14 +221,14 @@ impl Multiplexed {
         self.fault().map_or(Ok(None), Err)
     }
 
-    /// Returns true if the stream of a transfer exceeded the number that its upstream allows, which was not known at
-    /// that time.
+    /// Returns true if the stream of a transfer exceeded the number that its upstream allows, which was not yet known
+    /// then.
     fn was_crowded(&mut self, number: usize) -> bool {
         let nth = self.carried.iter().find(|carried| carried.transfer == number).map_or(0, |carried| carried.nth);
         self.known_streams_max().is_some_and(|known| nth > known as usize)
     }
 
-    /// Returns the stream of a transfer, opening it if allowed.
+    /// Returns the stream of a transfer. Opens one first if the transfer has none and another is allowed.
     fn begin(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Option<OnStream<'_>> {
         let at = self.carried.iter().position(|carried| carried.transfer == number)?;
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
@@ -246,7 +246,7 @@ impl Multiplexed {
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
     }
 
-    /// Returns the stream of a transfer, if the transfer has one.
+    /// Returns the stream of a transfer, if it has one.
     pub fn stream_of(&mut self, number: usize) -> Option<OnStream<'_>> {
         let stream = self.carried.iter().find(|carried| carried.transfer == number)?.stream?;
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
@@ -258,7 +258,7 @@ impl Multiplexed {
         self.hand_down(wire);
     }
 
-    /// The bytes of memory for the bytes of a transfer that have arrived or may arrive.
+    /// The memory of a transfer's bytes that have arrived or may still arrive.
     #[cfg(test)]
     pub fn alive_bytes(&self, number: usize) -> usize {
         let of = self.carried.iter().find(|carried| carried.transfer == number);
@@ -271,7 +271,7 @@ impl Multiplexed {
     }
 
     /// Removes a transfer, and cancels it if it is not complete. If nothing has arrived on the connection for
-    /// `patience`, no new transfers use it.
+    /// `patience`, no new transfers use the connection.
     pub fn leave(&mut self, wire: &mut Wire<impl Stream>, number: usize, now: Nanos, patience: Nanos) {
         let Some(at) = self.carried.iter().position(|carried| carried.transfer == number) else { return };
         self.is_doubtful |= now - self.heard_at >= patience && self.carried[at].stream.is_some();

@@ -1,4 +1,4 @@
-//! The steps of a transfer that has an HTTP/1.1 connection to itself, where they differ from those on a stream.
+//! The steps of a transfer that has an HTTP/1.1 connection to itself, where they differ from the steps on a stream.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
 use crate::net::Stream;
 
-/// The number of bytes of a head read in one step if memory is short.
+/// The number of bytes of a head that are read in one step if memory is short.
 const HEAD_PART_BYTES: usize = 4 << 10;
 
 /// A connection, for one step.
@@ -57,8 +57,7 @@ impl<S: Stream> OnConnection<'_, S> {
         Ok(())
     }
 
-    /// Continues until the head of the response has arrived, or the head of an interim response to be passed to the
-    /// client.
+    /// Continues until a head has arrived: the head of the response, or of an interim response that the client gets.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         let (limits, mut fresh_bytes) = (self.limits, 0);
         loop {
@@ -90,7 +89,7 @@ impl<S: Stream> OnConnection<'_, S> {
         }
     }
 
-    /// Continues with the body, until it has ended or the sink takes no more.
+    /// Continues with the body until it has ended or the sink takes no more.
     pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> TransferStep {
         transfer.inbound.is_held = false;
         let mut fresh_bytes = 0;

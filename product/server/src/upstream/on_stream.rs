@@ -1,4 +1,4 @@
-//! The steps of a transfer on an HTTP/2 stream, where they differ from those on an HTTP/1.1 connection.
+//! The steps of a transfer on an HTTP/2 stream, where they differ from the steps on an HTTP/1.1 connection.
 
 use http::http1::upstream::{UpstreamFault, UpstreamHead};
 use http2::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
@@ -8,8 +8,7 @@ use super::TransferStep;
 use super::transfer::Transfer;
 use super::{BodySink, Fault};
 
-/// The maximum bytes of frames that wait for room in the socket. Beyond that no frames of requests and their bodies are
-/// made.
+/// The maximum number of bytes of frames that wait for room in the socket. Beyond that, no frames of requests are made.
 pub const FRAMES_BYTES_MAX: usize = 64 << 10;
 
 /// A stream, and the buffer for its frames.
@@ -30,7 +29,8 @@ pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<
 }
 
 impl OnStream<'_> {
-    /// Makes frames of the available part of the request's body. Returns true if the rest waits only for room in `out`.
+    /// Makes frames of the available part of the request's body. Returns true if only room in `out` is missing for the
+    /// rest.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> bool {
         let mut waits_for_room = false;
         while transfer.outbound.has_unsent() {
@@ -61,8 +61,7 @@ impl OnStream<'_> {
         waits_for_room
     }
 
-    /// Continues until the head of the response has arrived, or the head of an interim response to be passed to the
-    /// client.
+    /// Continues until a head has arrived: the head of the response, or of an interim response that the client gets.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         while let Some(head) = self.session.take_head(self.stream) {
             transfer.note_came(now);
@@ -83,7 +82,7 @@ impl OnStream<'_> {
         }
     }
 
-    /// Continues with the body, until it has ended or the sink takes no more.
+    /// Continues with the body until it has ended or the sink takes no more.
     pub fn read_body(
         &mut self,
         transfer: &mut Transfer,

@@ -7,8 +7,8 @@ use units::Nanos;
 use super::Endpoint;
 use super::upstream_places::EndpointPlaces;
 
-/// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. If fewer
-/// were kept, each request beyond them would cost a new connection.
+/// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
+/// each request beyond that number would need a new connection.
 const IDLE_MAX: usize = 256;
 /// The time for which an upstream that could not be reached is avoided, if there is another.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
@@ -16,7 +16,7 @@ const DOWN_FOR: Nanos = Nanos::from_secs(5);
 #[derive(Debug)]
 pub struct Peer {
     pub endpoint: Endpoint,
-    /// The endpoint as logs show it.
+    /// The endpoint as it appears in logs.
     pub name: Arc<str>,
     /// The slots of connections that wait for a request; the last is used first.
     idle: Vec<usize>,
@@ -25,9 +25,9 @@ pub struct Peer {
     /// The places at the upstream, shared by all workers.
     pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
-    /// The number of the choice with which the upstream was last chosen.
+    /// The number of the last choice of this upstream.
     pub chosen: u64,
-    /// The number of streams that its last HTTP/2 connection allowed. A new connection is assumed to allow as many
+    /// The number of streams that the last HTTP/2 connection allowed. A new connection is assumed to allow as many
     /// until the upstream reports the number.
     pub streams_max: Option<u32>,
 }
@@ -80,7 +80,7 @@ impl Peer {
         self.down_until = Nanos::ZERO;
     }
 
-    /// Returns true if the entry holds nothing worth keeping, apart from transfers.
+    /// Returns true if the entry has nothing worth keeping, apart from transfers.
     pub fn is_unused(&self, now: Nanos) -> bool {
         self.idle.is_empty() && self.shared.is_empty() && now >= self.down_until
     }

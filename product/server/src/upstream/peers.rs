@@ -16,12 +16,12 @@ use crate::net::Net;
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// The upstream servers this worker uses, indexed by number.
+/// The upstreams that this worker uses, indexed by their numbers.
 pub struct Peers {
     all: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
     places: LoopPlaces,
-    /// The places handed to transfers that have waited for them.
+    /// The places that were handed to transfers waiting for them.
     handed: Vec<Handed>,
     /// The number of choices made so far.
     choices: u64,
@@ -42,7 +42,7 @@ impl IndexMut<usize> for Peers {
 }
 
 impl Peers {
-    /// Creates an empty set; `places` are the places at upstreams.
+    /// Creates an empty set; `places` are the places of this loop.
     pub fn new(places: LoopPlaces) -> Peers {
         Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new(), choices: 0 }
     }
@@ -64,7 +64,7 @@ impl Peers {
         self.places.end(&self.all[peer].places, client, &mut self.handed);
     }
 
-    /// Gives back a place whose request no longer waits.
+    /// Gives back a place whose request does not wait any longer.
     pub fn give_back(&mut self, handed: &Handed) {
         self.places.end(&handed.places, handed.client, &mut self.handed);
     }
@@ -76,8 +76,7 @@ impl Peers {
     }
 
     /// Chooses, among the current addresses of a group, the upstream with the fewest requests relative to its share;
-    /// among equals, the one that was chosen least recently. Unreachable upstreams come last. Returns `None` if all are
-    /// down.
+    /// among equals, the least recently chosen one. Unreachable upstreams come last. Returns `None` if all are down.
     pub fn choose(&mut self, (group, endpoints): (&Group, &[Endpoint]), now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
         for endpoint in endpoints {
@@ -120,8 +119,8 @@ impl Peers {
         own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
 
-    /// Returns whether a connection to this upstream failed recently, and its number of requests; 0 for an upstream
-    /// that was not used.
+    /// Returns true if a connection to this upstream failed recently, and its number of requests; 0 for an upstream not
+    /// in use.
     pub fn load(&self, endpoint: &Endpoint, now: Nanos) -> (bool, usize) {
         self.by_endpoint.get(endpoint).map_or((false, 0), |at| self.all[*at].load(now))
     }
@@ -156,8 +155,8 @@ impl Peers {
         })
     }
 
-    /// Returns an HTTP/2 connection with room for another transfer, or a new one if the others have no room. A request
-    /// that logs in gets a connection that no other transfers use.
+    /// Returns an HTTP/2 connection with room for another transfer, or a new connection if there is none. A request
+    /// that logs in gets a connection that no other transfer uses.
     pub fn shared<N: Net>(
         &mut self,
         net: &N,

@@ -1,6 +1,6 @@
 //! Requests that are tried again, over another connection or at another upstream. A request that may have been
-//! processed is tried again only if it is idempotent, and the upstream has not begun to answer. A request of which no byte has left, because no connection could be made, is tried at
-//! each upstream of its group.
+//! processed is tried again only if it is idempotent, and the upstream has not begun to answer. A request of which no
+//! byte has left, because no connection could be made, is tried at each upstream of its group.
 
 use std::sync::Arc;
 

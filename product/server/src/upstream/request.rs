@@ -8,13 +8,13 @@ use http2::{Source, Supply};
 use units::Nanos;
 use units::memory::{Account, Charge, Counted};
 
-/// The maximum bytes of a request body that wait for the upstream.
+/// The maximum number of bytes of a request body that wait for the upstream.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
-/// The maximum bytes that wait of a body that arrives on a stream, because its engine keeps more of it. The next
-/// constant applies to all bodies if memory is short.
+/// The same maximum for a body that arrives on a stream, whose engine keeps more of it. The next constant applies to
+/// all bodies if memory is short.
 pub const STREAM_BODY_BYTES_MAX: usize = 32 << 10;
 pub const SCARCE_BODY_BYTES_MAX: usize = 16 << 10;
-/// The maximum bytes of a body that has to be complete before it is sent, because its length precedes it.
+/// The maximum size of a body that must be complete before it is sent, because its length comes first.
 pub const UNMEASURED_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The head, in the form that the upstream reads.
@@ -26,7 +26,7 @@ pub enum Head {
     Fields(RequestHead),
     /// Records of FastCGI.
     Records(Vec<u8>),
-    /// Records of FastCGI for a request with a body of unknown length, which has to precede the body.
+    /// FastCGI records for a request with a body of unknown length, which has to precede the body.
     Unmeasured(Vec<u8>),
 }
 
@@ -43,9 +43,9 @@ pub struct OfStream {
     pub has_body: bool,
     /// The head was sent.
     pub is_begun: bool,
-    /// The end of the body was sent.
+    /// True if the end of the body was sent.
     pub is_ended: bool,
-    /// The upstream may still report that it has not processed the request, so the sent bytes are kept.
+    /// True if the upstream may still report that it has not processed the request, so that the sent bytes are kept.
     pub is_refusable: bool,
     /// The memory of the head.
     _charge: Charge,
@@ -54,25 +54,25 @@ pub struct OfStream {
 /// The framing of the parts of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// No framing: a length or a stream delimits the body.
+    /// No framing: the body is delimited by a length or by its stream.
     Plain,
     Chunks,
-    /// Chunks after a head of `head_bytes`, unless the body is complete before the first byte leaves. Then the head
-    /// gets its length, which many programs need to read a body at all.
+    /// Chunks after a head of `head_bytes`, unless the body is complete before the first byte is sent. In that case its
+    /// length is put into the head, because many programs cannot read a body without it.
     Undecided {
         head_bytes: usize,
     },
     /// Records of FastCGI.
     Records,
-    /// Records of FastCGI that wait until the body is complete, because its length is put between the head and the
-    /// body.
+    /// FastCGI records that wait until the body is complete, because the length of the body is put between the head and
+    /// the body.
     Unmeasured {
         head_bytes: usize,
         body_bytes: u64,
     },
 }
 
-/// The bytes of requests that wait, and the bytes that upstreams have taken.
+/// The numbers of bytes of requests that wait, and that upstreams have taken.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     pub bytes: u64,
@@ -82,12 +82,13 @@ pub struct Waiting {
 /// The request on its way to the upstream.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The head, except over HTTP/2, and the arrived part of the body; from the first byte on while the request may be
-    /// sent again.
+    /// The head, except over HTTP/2, and the arrived part of the body. Begins with the first byte as long as the
+    /// request may be sent again.
     pub bytes: Counted,
     /// The number of bytes of `bytes` that were sent.
     pub at: usize,
-    /// The method may be repeated (RFC 9110 section 9.2.2), and `bytes` contains everything from the first byte on.
+    /// True if the method may be repeated (RFC 9110 section 9.2.2) and `bytes` contains everything from the first byte
+    /// on.
     pub is_repeatable: bool,
     framing: Framing,
     pub is_whole: bool,
@@ -95,15 +96,15 @@ pub struct Outbound {
     pub of_stream: Option<Box<OfStream>>,
     /// The number of bytes that were sent and are no longer kept.
     pub forgotten_bytes: u64,
-    /// The upstream takes no more of the request.
+    /// True if the upstream takes no more of the request.
     pub is_refused: bool,
-    /// The instant at which the last byte was sent.
+    /// The time at which the last byte was sent.
     pub sent_at: Nanos,
-    /// The maximum bytes of the body that may wait.
+    /// The maximum number of bytes of the body that may wait.
     pub bytes_max: usize,
-    /// The end of the client's bytes was signalled to the upstream, if the ends of a tunnel are separate.
+    /// True if the upstream was told that the client has ended its side; only for a tunnel whose sides end separately.
     pub has_ended: bool,
-    /// The beginning of the body is gathered before the request is passed on.
+    /// True if the beginning of the body is gathered before the request is passed on.
     pub is_buffered: bool,
 }
 
@@ -178,7 +179,7 @@ impl Outbound {
         matches!(self.framing, Framing::Unmeasured { .. }) && !self.is_whole
     }
 
-    /// Decides, if that is still open, that the body is sent in chunks. The bytes that have arrived become the first
+    /// If that is not decided yet, decides to send the body in chunks. The bytes that have arrived become the first
     /// chunk.
     pub fn decide_framing(&mut self) {
         let Framing::Undecided { head_bytes } = self.framing else { return };
@@ -207,14 +208,14 @@ impl Outbound {
         Waiting { bytes: bytes as u64, taken_bytes: self.forgotten_bytes + self.at as u64 }
     }
 
-    /// Returns true if the upstream cannot have received any of the request.
+    /// Returns true if the upstream cannot have received any part of the request.
     pub fn is_unsent(&self) -> bool {
         let is_begun = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_begun);
         self.at == 0 && !self.has_forgotten() && !is_begun
     }
 
-    /// Drops the sent bytes that cannot be sent again, however far the upstream lags behind the client. Bytes that may
-    /// be sent again are kept, unless more than `bytes_max` left before the end of the request arrived.
+    /// Drops the sent bytes that will not be sent again. Bytes that may be sent again are kept, unless more than
+    /// `bytes_max` were sent before the end of the request arrived.
     pub fn forget_sent(&mut self) {
         self.is_repeatable &= self.is_whole || self.at < self.bytes_max;
         let is_sent = self.is_sent();
@@ -226,26 +227,26 @@ impl Outbound {
         }
     }
 
-    /// Begins a tunnel: the bytes that follow belong to another protocol, without framing (RFC 9110 section 7.8), and
-    /// both sides may continue to send.
+    /// Begins a tunnel: the bytes that follow belong to another protocol and have no framing (RFC 9110 section 7.8),
+    /// and both sides may continue to send.
     pub fn begin_tunnel(&mut self) {
         (self.is_whole, self.framing) = (false, Framing::Plain);
     }
 
-    /// Records that the response has begun, so that the request cannot be repeated.
+    /// Records that the response has begun, so that the request cannot be sent again.
     pub fn on_answered(&mut self) {
         self.is_repeatable = false;
         self.of_stream.iter_mut().for_each(|of_stream| of_stream.is_refusable = false);
         self.forget_sent();
     }
 
-    /// Returns true if, over HTTP/2, bytes of the body or its end have to be sent.
+    /// Returns true if bytes of the body, or its end, have to be sent over HTTP/2.
     pub fn has_unsent(&self) -> bool {
         let is_ended = self.of_stream.as_ref().is_none_or(|of_stream| of_stream.is_ended);
         !self.is_refused && (!self.is_sent() || self.is_whole && !is_ended)
     }
 
-    /// Returns true if everything that arrived was sent, and more will come.
+    /// Returns true if everything that has arrived was sent, and more will come.
     pub fn waits_for_client(&self) -> bool {
         self.is_sent() && !self.is_whole
     }
@@ -274,7 +275,7 @@ impl Source for Outbound {
     }
 }
 
-/// Puts the length of a complete body into the head before it, in place of the line that announces chunks.
+/// Puts the length of a complete body into its head, in place of the line that announces chunks.
 fn measure(request: &mut Vec<u8>, head_bytes: usize) {
     match request[..head_bytes].windows(IN_CHUNKS.len()).position(|line| line == IN_CHUNKS) {
         Some(at) => {
@@ -288,7 +289,7 @@ fn measure(request: &mut Vec<u8>, head_bytes: usize) {
     }
 }
 
-/// The line that a head has if the length of its body is unknown ([`http::gateway`]).
+/// The line that announces chunks in the head of a body of unknown length ([`http::gateway`]).
 const IN_CHUNKS: &[u8] = b"\r\nTransfer-Encoding: chunked\r\n";
 
 /// Appends a part of a body in chunks.
@@ -301,8 +302,8 @@ fn append_chunk(into: &mut Vec<u8>, bytes: &[u8], is_last: bool) {
     into.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
 }
 
-/// Returns true if repeating the method has the same effect as sending it once (RFC 9110 section 9.2.2). Returns false
-/// if that is unknown for the method.
+/// Returns true if sending the method twice has the same effect as sending it once (RFC 9110 section 9.2.2). Returns
+/// false if that is unknown for the method.
 fn is_idempotent(method: Method) -> bool {
     use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
     matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)

@@ -1,7 +1,7 @@
-//! The addresses of upstreams' names. The resolver may block its caller for half a minute, so dedicated threads call
-//! it, up to [`LOOKUPS_MAX`] at a time. It does not report how long an answer is valid, so each name is looked up again
-//! every [`LOOK_UP_EVERY`]. A name has no address until its first answer, and no other name waits for it. A name that
-//! is no longer found keeps its last addresses.
+//! The addresses of upstreams' names. The system's resolver may block its caller for half a minute, so dedicated
+//! threads call it, up to [`LOOKUPS_MAX`] at a time. The resolver does not report how long an answer is valid, so each
+//! name is looked up again every [`LOOK_UP_EVERY`]. A name has no address until its first answer, and no other name
+//! waits for it. A name that is no longer found keeps its last addresses.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,11 +15,12 @@ use config::{UpstreamAddress, UpstreamSocket};
 
 /// The time between two lookups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
-/// The maximum number of concurrent lookups. Further names wait for one of them to end.
+/// The maximum number of concurrent lookups. Further names wait until one ends.
 const LOOKUPS_MAX: usize = 8;
-/// The maximum number of addresses of one name.
+/// The maximum number of addresses used of one name.
 const ADDRESSES_MAX: usize = 16;
-/// The maximum time that a start, a reload or a check waits for the first answers. A slow resolver answers later.
+/// The maximum time that a start, a reload or a check waits for the first answers. Slower answers are used when they
+/// arrive.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A host by name, with the port of an upstream.
@@ -62,7 +63,7 @@ struct Known {
     has_answer: bool,
 }
 
-/// The known state of a name.
+/// The state of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     pub addresses: Vec<SocketAddr>,
@@ -114,7 +115,7 @@ impl Names {
         Names { state: Mutex::default(), changed: Condvar::new(), resolve: Box::new(resolve) }
     }
 
-    /// No code under this lock can panic and leave the state inconsistent.
+    /// Locks the state. No code under this lock can panic and leave the state inconsistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

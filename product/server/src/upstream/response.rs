@@ -10,19 +10,19 @@ use super::{BodySink, Fault, TransferStep};
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// The maximum idle time after which a connection is used again. Most upstreams close their connections after a minute
-/// or more, and a close that crosses a request costs a retry.
+/// The maximum idle time after which a connection is still used. Most upstreams close their connections after a minute
+/// or more, and a request that meets a closing connection must be sent again.
 pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
 
-/// The maximum bytes of interim responses passed on for one request; the rest is dropped, because no client depends on
-/// them.
+/// The maximum number of bytes of interim responses passed on for one request. The rest is dropped, because no client
+/// depends on interim responses.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
 /// A response on its way from the upstream.
 #[derive(Debug)]
 pub struct Inbound {
     pub method: Method,
-    /// The bytes that were received and not taken yet.
+    /// The bytes that were received and not processed yet.
     pub kept: Counted,
     pub has_come: bool,
     pub interim: Interim,
@@ -34,19 +34,19 @@ pub struct Inbound {
     pub body: Option<UpstreamBody>,
     /// The bytes of the body that were passed on.
     pub body_bytes: u64,
-    /// The length that the head announces; 0 if it announces none.
+    /// The length that the head announces; 0 if it announces no length.
     pub announced_bytes: u64,
-    /// The instant at which the response first waited for the client.
+    /// The time at which the response first waited for the client.
     pub held_at: Option<Nanos>,
-    /// The response holds its upstream's place while the client receives the response.
+    /// True if the response holds its upstream's place while the client receives the response.
     pub is_held: bool,
     pub memory: Memory,
 }
 
 /// Returns the time for which a connection may wait for another request after this response. It is zero if the upstream
 /// closes the connection, and somewhat less than the waiting time that the upstream announces (Node, gunicorn, Tomcat:
-/// `Keep-Alive: timeout=5`). A request that crosses the close of its connection is lost if it may not be repeated.
-/// Records or frames mark the end of a framed response, whatever its head announces.
+/// `Keep-Alive: timeout=5`). A request that meets the closing of its connection is lost if it may not be sent again.
+/// `is_framed` is true if records or frames mark the end of the response, whatever its head announces.
 pub fn kept_for(head: &UpstreamHead, is_framed: bool) -> Nanos {
     if !head.is_kept_alive || head.is_end_doubtful && !is_framed {
         return Nanos::ZERO;
@@ -59,13 +59,13 @@ pub fn kept_for(head: &UpstreamHead, is_framed: bool) -> Nanos {
     said.map_or(IDLE_FOR, |said| IDLE_FOR.min(said - Nanos(said.0 / 2).min(ON_THE_WAY)))
 }
 
-/// The maximum waiting time in seconds that is accepted from an upstream's announcement.
+/// The maximum waiting time, in seconds, that is believed if an upstream announces it.
 const SAID_SECONDS_MAX: u64 = 3600;
 
-/// The margin for a request and the close of its connection to cross on the way.
+/// The safety margin, because a request and the closing of its connection may cross on the way.
 const ON_THE_WAY: Nanos = Nanos::from_secs(1);
 
-/// The state of a transfer with regard to the memory of its connection.
+/// The state of a transfer that may lack memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Memory {
     #[default]
@@ -85,8 +85,8 @@ pub struct Interim {
 }
 
 impl Inbound {
-    /// Returns the next head, with its length, in the kept bytes followed by `fresh`. The bytes after a head are kept
-    /// until they are read, and so is a part of a head.
+    /// Returns the next head, with its length, in the kept bytes followed by `fresh`. The bytes after a head, and an
+    /// incomplete head, are kept until they are read.
     pub fn next_head(&mut self, fresh: &[u8], limits: &Limits) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
         // Nearly always no bytes are kept, and the head arrives whole.
         if self.kept.is_empty() {
@@ -106,8 +106,8 @@ impl Inbound {
         Ok(head)
     }
 
-    /// Returns whether the client gets this interim response of `bytes`. This server sends 100 Continue itself (RFC
-    /// 9110 section 10.1.1).
+    /// Returns true if the client gets this interim response of `bytes`. It does not get 100 Continue, which this
+    /// server sends itself (RFC 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
         let passes = head.status != Status::CONTINUE && self.interim.bytes + bytes <= INTERIM_BYTES_MAX;
         self.interim.bytes += if passes { bytes } else { 0 };

@@ -1,4 +1,4 @@
-//! A request on its way to an upstream, and its response on the way back. A transfer has no socket and reads no clock.
+//! A request on its way to an upstream, and the response on its way back. A transfer has no socket and reads no clock.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ pub struct Transfer {
     pub group: Arc<Group>,
     /// The number of the upstream.
     pub peer: usize,
-    /// The number of the connection; a transfer without one waits.
+    /// The number of the connection; `None` while the transfer waits for one.
     pub connection: Option<usize>,
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
-    /// The instant until which the transfer waits for the upstream.
+    /// The time until which the transfer waits for the upstream.
     pub deadline: Deadline,
-    /// The route of the response, once the head has arrived.
+    /// The route of the response, once its head has arrived.
     pub route: Option<RouteKey>,
     /// The last attempt.
     pub attempt: Attempt,
@@ -43,20 +43,20 @@ pub struct Transfer {
     pub client: ClientConnection,
 }
 
-/// The client connection on which a request arrived, and its demands on the connection to the upstream.
+/// The client connection of a request, and its demands on the connection to the upstream.
 #[derive(Debug)]
 pub struct ClientConnection {
     /// The account of response bytes that the client has not taken.
     pub responses: Account,
-    /// The request logs in with a scheme that authenticates a connection.
+    /// True if the request logs in with a scheme that authenticates a connection.
     pub logs_in: bool,
     pub announced: Announced,
     pub body: BodyAllowance,
-    /// The next part of the body on the client's stream is awaited, as at the beginning.
+    /// True if the next part of the body on the client's stream is awaited, which holds at the beginning.
     pub is_awaited: bool,
 }
 
-/// The number of further bytes that the body of a request may have.
+/// The number of bytes by which the body of a request may still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyAllowance {
     left_bytes: u64,
@@ -64,7 +64,7 @@ pub struct BodyAllowance {
 }
 
 impl BodyAllowance {
-    /// Creates the allowance; `None` allows any number of bytes.
+    /// Creates the allowance; `None` is for no limit.
     pub fn new(bytes_max: Option<u64>) -> BodyAllowance {
         BodyAllowance { left_bytes: bytes_max.unwrap_or(u64::MAX), is_exceeded: false }
     }
@@ -168,15 +168,15 @@ impl Transfer {
         self
     }
 
-    /// Returns true if the transfer still waits for its request's body, or the first 64 KB of it, before it takes a
-    /// place, so that a client that sends slowly holds no place.
+    /// Returns true if the transfer is still waiting for its request's body, or the first 64 KB of it, before it takes
+    /// a place. So a client that sends slowly holds no place.
     pub fn is_gathering(&self) -> bool {
         let has_begun = self.queued.hold != Hold::Nothing || self.connection.is_some();
         let is_gathered = self.outbound.is_buffered || self.outbound.is_unmeasured();
         !has_begun && is_gathered && !self.outbound.is_whole && self.room() > 0
     }
 
-    /// Makes the transfer take the request's body from a stream, whose engine keeps more of it.
+    /// Sets that the request's body comes from a stream, whose engine keeps more of it.
     pub fn on_stream(mut self) -> Transfer {
         self.outbound.bytes_max = STREAM_BODY_BYTES_MAX;
         self
@@ -186,7 +186,7 @@ impl Transfer {
         self.outbound.bytes_max == STREAM_BODY_BYTES_MAX
     }
 
-    /// Returns true if every byte of the request that has arrived was sent, and the client has to send more.
+    /// Returns true if everything of the request that has arrived was sent, and the client has to send more.
     pub fn waits_for_client(&self) -> bool {
         self.is_gathering() || self.connection.is_some() && self.outbound.waits_for_client()
     }
@@ -202,7 +202,7 @@ impl Transfer {
         self.peer != usize::MAX
     }
 
-    /// Returns the number of bytes of the request that wait for the upstream, and of bytes that the upstream has taken.
+    /// Returns the numbers of the request's bytes that wait, and that the upstream has taken.
     pub fn waiting(&self) -> Waiting {
         self.outbound.waiting()
     }
@@ -213,7 +213,7 @@ impl Transfer {
     }
 
     /// Sets whether the request asks for another protocol. `accept` is the only valid answer to the key, if the client
-    /// accepts nothing but a WebSocket.
+    /// accepts only a WebSocket.
     pub fn upgrading(mut self, is_asked: bool, accept: Option<[u8; ACCEPT_BYTES]>) -> Transfer {
         (self.inbound.tunnel.is_asked, self.inbound.tunnel.accept) = (is_asked, accept);
         self
@@ -227,7 +227,7 @@ impl Transfer {
         self.deadline.set(now, if is_idle { self.group.read_timeout } else { self.group.connect_timeout });
     }
 
-    /// Returns whether the request may be sent again over another connection.
+    /// Returns true if the request may be sent again on another connection.
     pub fn may_repeat(&self, fault: &Fault) -> bool {
         let endpoints = self.group.endpoints().len();
         !self.inbound.has_come && self.attempt.may_be_repeated(fault, &self.outbound, endpoints)
@@ -248,7 +248,7 @@ impl Transfer {
         self.inbound.tunnel.patience(self.outbound.has_ended, self.group.read_timeout)
     }
 
-    /// The number of further bytes of the request's body that are accepted now.
+    /// The number of bytes of the request's body that are accepted now.
     pub fn room(&self) -> usize {
         if self.is_too_large() {
             return 0;
@@ -274,7 +274,7 @@ impl Transfer {
         if is_over { Fault::Unmeasured } else { Fault::NoMemory }
     }
 
-    /// Returns true if more of the request will come, and there is room for it.
+    /// Returns true if more of the request will come and there is room for it.
     pub fn is_wanting(&self) -> bool {
         !self.outbound.is_whole && self.room() > 0
     }
@@ -305,8 +305,8 @@ impl Transfer {
         self.deadline.set(now, self.patience());
     }
 
-    /// Sets the deadline if the upstream is awaited, and clears it while the client is: an upload has a deadline of its
-    /// own.
+    /// Sets the deadline while the transfer waits for the upstream, and clears it while the transfer waits for the
+    /// client: an upload has a deadline of its own.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         if self.outbound.waits_for_client() {
             self.deadline.clear();
@@ -341,7 +341,7 @@ impl Transfer {
         TransferStep::Wait
     }
 
-    /// Returns true if client and upstream have changed to another protocol.
+    /// Returns true if the client and the upstream have changed to another protocol.
     pub fn is_tunnel(&self) -> bool {
         self.inbound.tunnel.is_open
     }
@@ -362,7 +362,7 @@ impl Transfer {
         })
     }
 
-    /// The bytes of the response's body that were passed on.
+    /// The number of bytes of the response's body that were passed on.
     pub fn body_bytes(&self) -> u64 {
         self.inbound.body_bytes
     }
@@ -372,25 +372,25 @@ impl Transfer {
         self.inbound.is_held
     }
 
-    /// Records that the response no longer does. Returns whether it did.
+    /// Ends the hold on the upstream's place. Returns true if there was one.
     pub fn let_go(&mut self) -> bool {
         std::mem::take(&mut self.inbound.is_held)
     }
 
     /// The time that the upstream took from the last byte of the request to the last byte of the response, or until the
-    /// response had to wait for the client, with the route of the request. `None` for a tunnel, where the time means
-    /// nothing.
+    /// response had to wait for the client, with the route of the request. `None` for a tunnel, for which the time has
+    /// no meaning.
     pub fn service(&self, now: Nanos) -> Option<(ServiceRoute, Nanos)> {
         let route = self.queued.route.filter(|_| !self.inbound.tunnel.is_open)?;
         Some((route, self.inbound.held_at.unwrap_or(now) - self.outbound.sent_at))
     }
 
-    /// The size of the response's body: the length that its head announces, or the bytes received if those are more.
+    /// The size of the response's body: the announced length, or the number of bytes received if that is larger.
     pub fn size_bytes(&self) -> u64 {
         self.inbound.announced_bytes.max(self.inbound.body_bytes)
     }
 
-    /// The bytes of memory in use, without bytes that have arrived on a stream.
+    /// The memory in use, in bytes, without bytes that have arrived on a stream.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let head_bytes = self.outbound.of_stream.as_ref().map_or(0, |of_stream| of_stream.head.bytes());
@@ -402,24 +402,24 @@ impl Transfer {
         self.inbound.kept.account()
     }
 
-    /// Records that the transfer cannot continue for lack of memory.
+    /// Records that the transfer cannot continue because memory is missing.
     pub(super) fn need_memory(&mut self) {
         if self.inbound.memory == Memory::Enough {
             self.inbound.memory = Memory::Needed;
         }
     }
 
-    /// Returns true if the transfer needs memory and is not yet in the list of those that wait for it.
+    /// Returns true if the transfer needs memory and is not in the list of transfers that wait for memory.
     pub fn begins_to_starve(&self) -> bool {
         self.inbound.memory == Memory::Needed
     }
 
-    /// Records that the transfer is in the list of those that wait for memory.
+    /// Records that the transfer is in the list of transfers that wait for memory.
     pub fn starve(&mut self) {
         self.inbound.memory = Memory::Awaited;
     }
 
-    /// Records that the transfer has left that list, because memory is available.
+    /// Records that the transfer has left the list of transfers that wait for memory, because memory is available.
     pub fn feed(&mut self) {
         self.inbound.memory = Memory::Enough;
     }

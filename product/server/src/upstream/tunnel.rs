@@ -1,4 +1,4 @@
-//! Another protocol in place of a body, for example for a WebSocket.
+//! Another protocol in place of a body, for example WebSocket.
 
 use http::http1::upstream::{Framing, UpstreamFault, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
@@ -6,23 +6,24 @@ use units::Nanos;
 
 use super::Fault;
 
-/// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
+/// The maximum time for which a tunnel may be silent in both directions, like a common setting of HAProxy's `timeout
+/// tunnel`.
 const IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
 /// The tunnel of a transfer.
 #[derive(Debug, Default)]
 pub struct Tunnel {
-    /// The request asks for a tunnel.
+    /// True if the request asks for a tunnel.
     pub is_asked: bool,
-    /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
+    /// The Sec-WebSocket-Accept that the 101 must have, for a WebSocket that the client opened with CONNECT.
     pub accept: Option<[u8; ACCEPT_BYTES]>,
     /// The tunnel is established.
     pub is_open: bool,
 }
 
 impl Tunnel {
-    /// Checks the response's change of protocol. It must have been requested, and must come after the whole request. If
-    /// the request requires a tunnel, the response must open one or be an error.
+    /// Checks the response's change of protocol. The change must have been requested, and must come after the whole
+    /// request. If the request requires a tunnel, the response must open one or be an error.
     pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
         let is_change = head.framing == Framing::Upgraded;
         let is_accepted = || match &self.accept {

@@ -37,15 +37,15 @@ pub struct UpstreamConnection<N: Net> {
     socket: N::Tcp,
     /// The TLS session, if the upstream speaks TLS.
     tls: Option<Box<ClientSession>>,
-    /// The announcement at the beginning of the connection; `preface` holds the part of it that has not left.
+    /// The announcement at the beginning of the connection. `preface` is the part of it that was not sent yet.
     pub announced: Announced,
     preface: Vec<u8>,
     pub peer: usize,
-    /// The client connection that this connection serves exclusively, if any.
+    /// The client connection to which this connection is bound, if any: it serves no other.
     bound_to: Option<u64>,
-    /// The instant from which on the upstream may close the connection because it has waited too long for a request.
+    /// The time from which the upstream may close the connection, because it has waited too long for a request.
     idle_until: Nanos,
-    /// The number of readiness reports ([`Net::reports`]) when the connection began to wait for a request.
+    /// The number of readiness reports ([`Net::reports`]) at the time when the connection began to wait for a request.
     idle_since: u64,
     ready: Readiness,
     limits: ResponseLimits,
@@ -56,7 +56,7 @@ pub struct UpstreamConnection<N: Net> {
 
 /// The transfers on a connection.
 pub enum Load {
-    /// HTTP/1.1: one transfer, or none while it waits for a request.
+    /// HTTP/1.1: the transfer, or `None` while the connection waits for a request.
     Single(Option<usize>),
     /// HTTP/2: several transfers.
     Several(Box<Multiplexed>),
@@ -64,11 +64,11 @@ pub enum Load {
 
 /// The meaning of an event for a connection.
 pub enum Told {
-    /// The event does not matter to a transfer.
+    /// The event does not concern a transfer.
     Nothing,
     /// The transfer with this number continues.
     GoesOn(usize),
-    /// The connection's transfers may continue.
+    /// Several transfers of the connection may be able to continue.
     Several,
     /// The connection cannot be used any more.
     Over,
@@ -77,14 +77,15 @@ pub enum Told {
 /// All connections to upstreams of a worker.
 pub struct UpstreamConnections<N: Net> {
     all: Slab<UpstreamConnection<N>>,
-    /// The connections that serve one client connection exclusively, with that client connection first.
+    /// The connections bound to one client connection, with the client connection first.
     bound: BTreeSet<(u64, usize)>,
     buffers: Buffers,
     /// The limits of new connections.
     pub limits: ResponseLimits,
 }
 
-/// Buffers for received bytes, without state between uses. Most servers have no upstream, and allocate none.
+/// Buffers for received bytes, without state between uses. Allocated on first use, because most servers have no
+/// upstream.
 #[derive(Default)]
 struct Buffers {
     /// Bytes received from a socket.
@@ -119,9 +120,9 @@ impl<N: Net> UpstreamConnection<N> {
         self.is_idle() && now >= self.idle_until
     }
 
-    /// Returns true if nothing has arrived on the connection while it waited for a request, not even its end. Arrived
-    /// bytes would be read as the response to the next request. The socket is read only if the last report does not
-    /// cover the connection, or for a request that would be lost if the upstream had closed the connection since.
+    /// Returns true if nothing has arrived on the connection while it waited for a request, not even its end. Such
+    /// bytes would be taken for the response to the next request. The socket is read only if no readiness report covers
+    /// the time of waiting, or for a request that would be lost if the upstream had closed the connection meanwhile.
     fn is_quiet(&mut self, net: &N, token: u64, is_repeatable: bool) -> bool {
         let is_reported = net.reports() > self.idle_since && !net.is_left(token);
         let mut wire = self.wire();
@@ -131,7 +132,7 @@ impl<N: Net> UpstreamConnection<N> {
         wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
     }
 
-    /// Returns true if this is an HTTP/2 connection that was established.
+    /// Returns true if this is an HTTP/2 connection, and it is established.
     pub fn has_begun(&self) -> bool {
         matches!(&self.load, Load::Several(several) if several.has_begun())
     }
@@ -142,7 +143,7 @@ impl<N: Net> UpstreamConnection<N> {
         self.ready.is_writable |= is_idle;
     }
 
-    /// Decodes the next answer as FastCGI, and counts its memory in `account`.
+    /// Decodes the next response as FastCGI, and counts its memory in `account`.
     pub fn decode(&mut self, (keeps_connection, is_head): (bool, bool), account: &Account) {
         let head_bytes_max = self.limits.head.head_bytes_max;
         let decoder = Decoder::new(head_bytes_max, keeps_connection);
@@ -227,7 +228,7 @@ impl<N: Net> Default for UpstreamConnections<N> {
 }
 
 impl<N: Net> UpstreamConnections<N> {
-    /// Opens a connection, which may still be connecting when this returns.
+    /// Opens a connection. It may not be established yet when this returns.
     pub fn open(
         &mut self,
         net: &N,
@@ -285,7 +286,7 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.get(at)
     }
 
-    /// Binds the connection to this client connection, because its upstream may attribute all requests on it to that
+    /// Binds the connection to this client connection, because the upstream may attribute all requests on it to that
     /// client.
     pub fn bind(&mut self, at: usize, client: u64) {
         let Some(own) = self.all.get_mut(at).filter(|own| own.bound_to.is_none()) else { return };
@@ -293,13 +294,13 @@ impl<N: Net> UpstreamConnections<N> {
         self.bound.insert((client, at));
     }
 
-    /// The connections that serve this client connection exclusively.
+    /// The connections bound to this client connection.
     pub fn bound_to(&self, client: u64) -> impl Iterator<Item = usize> {
         self.bound.range((client, 0)..=(client, usize::MAX)).map(|(_, at)| *at)
     }
 
-    /// Returns whether a transfer may use this connection: both must announce the same client, and the connection must
-    /// be bound to `bound_to` or not bound.
+    /// Returns true if a transfer may use this connection: both announce the same client, and the connection is bound
+    /// to `bound_to` or to none.
     pub fn may_serve(&self, at: usize, transfer: &Transfer, bound_to: Option<u64>) -> bool {
         self.all.get(at).is_some_and(|own| own.announced == transfer.client.announced && own.bound_to == bound_to)
     }
@@ -332,8 +333,8 @@ impl<N: Net> UpstreamConnections<N> {
         own.map_or(Ok(None), |own| own.step(transfer, number, scratch, now))
     }
 
-    /// Continues with the body of a response. Acknowledges the first bytes to an upstream that may hold back the rest
-    /// until they are acknowledged.
+    /// Continues with the body of a response. Acknowledges its first bytes at once, because the upstream may hold back
+    /// the rest until then.
     pub fn read_body(
         &mut self,
         transfer: &mut Transfer,
@@ -349,7 +350,7 @@ impl<N: Net> UpstreamConnections<N> {
         step
     }
 
-    /// Ends a transfer, with a complete response or without. Returns false if the connection cannot be used any more.
+    /// Ends a transfer, with or without a complete response. Returns false if the connection cannot be used again.
     pub fn leave(&mut self, net: &N, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
         own.idle_since = net.reports();
@@ -381,7 +382,7 @@ impl<N: Net> UpstreamConnections<N> {
         if let Load::Several(several) = &mut self.all.get_mut(at)?.load { Some(several) } else { None }
     }
 
-    /// The bytes of memory for the bytes that have arrived for a transfer on a stream.
+    /// The memory of a transfer's bytes that have arrived on its stream.
     #[cfg(test)]
     pub fn alive_bytes(&self, transfer: &Transfer, number: usize) -> usize {
         match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
@@ -396,7 +397,7 @@ impl<N: Net> UpstreamConnections<N> {
     }
 }
 
-/// The maximum number of first bytes of a body that are acknowledged. An upstream that writes head and body separately
-/// may hold back the body until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4). After a whole
-/// segment it does not.
+/// The number of first bytes of a body that are acknowledged at once. An upstream that writes head and body separately
+/// may hold back the body until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4). After a full
+/// segment, it does not hold back.
 const HELD_BACK_BYTES_MAX: u64 = 1460;

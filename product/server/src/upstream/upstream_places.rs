@@ -1,12 +1,12 @@
-//! The places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
-//! `max_concurrent_requests`, and the share of a client and the order of waiting requests are the same as with a single
-//! loop ([`sched::upstream_queue`]). Tunnels have places of their own: they last for hours, and an application that
-//! answers requests with threads has other threads for them.
+//! The places at upstreams for all event loops. All loops share one count and one queue, so that the application gets
+//! at most `max_concurrent_requests`, and the share of a client and the order of waiting requests are the same as with
+//! a single loop ([`sched::upstream_queue`]). Tunnels have separate places, because they last for hours, and an
+//! application that answers requests with threads has other threads for tunnels.
 //!
 //! A place that is given back goes to the next waiting request under the same lock, whichever loop has that request, so
-//! no newcomer can take it. For a request of another loop, the place is put into that loop's box, and then that loop's
-//! wake is set. A loop clears its wake before it looks into its box ([`Wake`](crate::wake::Wake)), so no place is lost.
-//! It gives the place back if the request has left.
+//! no new request can take it. For a request of another loop, the place is put into that loop's box, and then that
+//! loop's wake is set. A loop clears its wake before it looks into its box ([`Wake`](crate::wake::Wake)), so no place
+//! is lost. If the request has left, the loop gives the place back.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -28,9 +28,9 @@ pub struct UpstreamPlaces {
 #[derive(Debug)]
 struct LoopBox {
     wake: Arc<Wake>,
-    /// The places handed to the loop; at most as many as there are at all upstreams.
+    /// The places handed to the loop; at most as many as all upstreams have.
     handed: Mutex<Vec<Handed>>,
-    /// Set if the box is not empty, so that a loop can check it without a lock.
+    /// True if the box is not empty, so that a loop can check that without a lock.
     is_filled: AtomicBool,
 }
 
@@ -38,8 +38,8 @@ struct LoopBox {
 #[derive(Debug, Default)]
 pub struct EndpointPlaces {
     state: Mutex<State>,
-    /// The number of requests under way and waiting, and of tunnels, as in the state. It is read without the state's
-    /// lock.
+    /// The number of requests, in progress or waiting, and of tunnels, according to the state. It can be read without
+    /// the state's lock.
     load: AtomicUsize,
     /// The number of requests whose responses wait for their clients.
     held: AtomicU32,
@@ -48,7 +48,7 @@ pub struct EndpointPlaces {
 #[derive(Debug, Default)]
 struct State {
     requests: Places<Waiter>,
-    /// The places of tunnels, which never wait for one.
+    /// The places for tunnels, which do not queue.
     tunnels: Places<()>,
     /// The number of tickets issued to waiting requests.
     tickets: u64,
@@ -68,7 +68,7 @@ pub enum Begun {
     Taken,
     /// The request waits for the [`Handed`] of this ticket.
     Waits(u64),
-    /// The maximum number of requests wait, of all clients or of this client.
+    /// The maximum number of requests is already waiting, of all clients or of this client.
     Full,
 }
 
@@ -81,7 +81,7 @@ pub struct Handed {
     pub places: Arc<EndpointPlaces>,
 }
 
-/// The places as one event loop uses them.
+/// The places, as one event loop uses them.
 #[derive(Debug, Clone)]
 pub struct LoopPlaces {
     all: Arc<UpstreamPlaces>,
@@ -89,7 +89,7 @@ pub struct LoopPlaces {
 }
 
 impl UpstreamPlaces {
-    /// Creates the places for the event loops with the given wakes, in the order of their numbers.
+    /// Creates the places for the event loops with these wakes, in the order of the loops' numbers.
     pub fn new(wakes: &[Arc<Wake>]) -> UpstreamPlaces {
         let of = |wake: &Arc<Wake>| LoopBox {
             wake: Arc::clone(wake),
@@ -106,7 +106,7 @@ impl UpstreamPlaces {
 }
 
 impl LoopPlaces {
-    /// Returns the places of this upstream. All loops get the same ones while one of them uses the upstream.
+    /// Returns the places of this upstream. While one loop uses the upstream, all loops get the same places.
     pub fn of(&self, endpoint: &Endpoint) -> Arc<EndpointPlaces> {
         let mut known = lock(&self.all.by_endpoint);
         if let Some(places) = known.get(endpoint).and_then(Weak::upgrade) {
@@ -118,7 +118,7 @@ impl LoopPlaces {
         places
     }
 
-    /// Takes a place within these bounds, or queues the exchange for one.
+    /// Takes a place within these bounds, or queues the exchange.
     pub fn begin(&self, places: &EndpointPlaces, bounds: Bounds, turn: Turn, exchange: ExchangeId) -> Begun {
         let mut state = lock(&places.state);
         let waiter = Waiter { ticket: state.tickets, event_loop: self.number, exchange, client: turn.client };
@@ -132,7 +132,7 @@ impl LoopPlaces {
         begun
     }
 
-    /// Gives a client's place back. The free places go to waiting requests: of this loop through `own`, of other loops
+    /// Gives a client's place back. Waiting requests get the free places: of this loop through `own`, of other loops
     /// through their boxes.
     pub fn end(&self, places: &Arc<EndpointPlaces>, client: u32, own: &mut Vec<Handed>) {
         let mut state = lock(&places.state);
@@ -150,7 +150,7 @@ impl LoopPlaces {
         places.note_load(&state);
     }
 
-    /// Takes the places that other loops have handed to this one, which must clear its wake first.
+    /// Takes the places that other loops have handed to this one. The loop must have cleared its wake before.
     pub fn take_handed(&self, into: &mut Vec<Handed>) {
         self.all.loops[self.number].take(into);
     }
@@ -180,19 +180,19 @@ impl EndpointPlaces {
         self.load.store(under_way + requests.waiting(), Relaxed);
     }
 
-    /// The number of requests under way and waiting, and tunnels.
+    /// The number of requests in progress or waiting, and of tunnels.
     pub fn load(&self) -> usize {
         self.load.load(Relaxed)
     }
 
-    /// Removes the client's waiting request of this ticket. Does nothing if it was handed a place.
+    /// Removes the client's waiting request with this ticket. Does nothing if the request was already handed a place.
     pub fn leave(&self, client: u32, ticket: u64) {
         let mut state = lock(&self.state);
         state.requests.leave(client, |waiter| waiter.ticket == ticket);
         self.note_load(&state);
     }
 
-    /// Takes one of `tunnels_max` tunnel places, of which a client may have half. Returns false if there is none.
+    /// Takes one of `tunnels_max` places for tunnels, of which a client may have half. Returns false if none is free.
     pub fn begin_tunnel(&self, client: u32, tunnels_max: u32) -> bool {
         let mut state = lock(&self.state);
         let bounds = Bounds { waiting_of_client: 0, ..Bounds::halves(tunnels_max) };
@@ -225,7 +225,7 @@ impl EndpointPlaces {
     }
 }
 
-/// No code under these locks can panic and leave the state inconsistent.
+/// Locks the mutex. No code under these locks can panic and leave the state inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,12 +14,12 @@ use crate::net::{Down, Stream};
 /// The number of bytes of records read from a socket at once.
 const RECORDS_BYTES: usize = 16 << 10;
 
-/// The readiness of a socket: whether it may have something to read, or room.
+/// The readiness of a socket: whether it may have bytes to read, or room for bytes.
 #[derive(Debug, Default)]
 pub struct Readiness {
     pub is_readable: bool,
     pub is_writable: bool,
-    /// The upstream sends no more. The end of the stream follows the last bytes, and no other event reports it.
+    /// True if the upstream sends no more. The end of the stream follows the last bytes, and no other event reports it.
     pub has_ended: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Readiness {
 pub enum Received {
     Bytes(usize),
     Nothing,
-    /// The end of the stream; over TLS the upstream has announced it.
+    /// The end of the stream; over TLS, the upstream has announced it.
     End,
 }
 
@@ -37,7 +37,7 @@ pub struct Wire<'c, S> {
     socket: &'c S,
     ready: &'c mut Readiness,
     tls: Option<&'c mut ClientSession>,
-    /// The bytes sent before everything else, including TLS.
+    /// The bytes to send before everything else, even before TLS.
     preface: Option<&'c mut Vec<u8>>,
     /// The bytes that have arrived, if the upstream speaks FastCGI.
     inflow: Option<&'c mut Inflow>,
@@ -48,17 +48,17 @@ impl<'c, S: Stream> Wire<'c, S> {
         Wire { socket, ready, tls, preface: None, inflow: None }
     }
 
-    /// Sets the preface: the part of it that has not been sent yet.
+    /// Sets the preface, as far as it has not been sent yet.
     pub fn behind(self, preface: &'c mut Vec<u8>) -> Wire<'c, S> {
         Wire { preface: Some(preface), ..self }
     }
 
-    /// Decodes received bytes as FastCGI, if there is a state for that.
+    /// Sets that received bytes are decoded as FastCGI, if there is a state for that.
     pub fn decoding(self, inflow: Option<&'c mut Inflow>) -> Wire<'c, S> {
         Wire { inflow, ..self }
     }
 
-    /// Sends the preface. Returns whether all of it has left.
+    /// Sends the preface. Returns true if all of it was sent.
     fn begin(&mut self) -> Result<bool, Fault> {
         let Some(preface) = self.preface.as_deref_mut() else { return Ok(true) };
         while !preface.is_empty() && self.ready.is_writable {
@@ -72,7 +72,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         Ok(preface.is_empty())
     }
 
-    /// Continues a handshake, and sends records that the socket did not take before.
+    /// Continues a handshake, and sends the records for which the socket had no room before.
     pub fn go_on(&mut self) -> Result<(), Fault> {
         if !self.begin()? {
             return Ok(());
@@ -100,19 +100,19 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// Returns false if the TLS handshake is over and did not agree on HTTP/2.
+    /// Returns false if the TLS handshake has ended without an agreement on HTTP/2.
     pub fn speaks_http2(&self) -> bool {
         self.tls.as_deref().is_none_or(|tls| tls.is_handshaking() || tls.speaks_http2())
     }
 
-    /// Returns true if bytes of a request may leave.
+    /// Returns true if bytes of a request can be sent.
     pub fn has_room(&self) -> bool {
         let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
         let is_handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         self.ready.is_writable && !is_behind && !is_handshaking
     }
 
-    /// Sends the beginning of `bytes` and returns the number of bytes sent. Fails with `WouldBlock` while there is no
+    /// Sends the beginning of `bytes`, and returns the number of bytes sent. Fails with `WouldBlock` if there is no
     /// room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
@@ -140,12 +140,12 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// Assumes that there is something to read, although no event has reported it.
+    /// Assumes that there is something to read, although no event has reported that.
     pub fn look(&mut self) {
         self.ready.is_readable = true;
     }
 
-    /// Receives without waiting. An end that TLS does not announce is a fault.
+    /// Receives without waiting. An end that was not announced by TLS is a fault.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
         if let Some(inflow) = self.inflow.as_deref_mut() {
             return receive_decoded(self.socket, self.ready, inflow, into);
@@ -203,7 +203,7 @@ impl<'c, S: Stream> Wire<'c, S> {
     }
 }
 
-/// Hands down sealed records, as many as there is room for.
+/// Writes sealed records, as far as there is room.
 fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSession) -> io::Result<()> {
     while ready.is_writable && tls.has_unsent() {
         match tls.hand_down(&mut Down { socket, more: false }).error {

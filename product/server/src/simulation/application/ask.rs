@@ -1,4 +1,4 @@
-//! The request of a client to an application. Everything about it follows from a number in the path, so that both sides
+//! A request of a client to an application. A number in the path determines everything about it, so that both sides
 //! know the correct behaviour.
 
 use units::Nanos;
@@ -12,12 +12,13 @@ pub const PREFIX: &str = "/app/";
 /// The end of paths whose response is text.
 pub const TEXT: &str = "?text";
 
-/// The minimum size of a body for which the slowest line and application take longer than the minimum response timeout.
+/// The size from which a body takes longer than the minimum response timeout on the slowest line with the slowest
+/// application.
 const LARGE_UPLOAD_BYTES: usize = 300_000;
 
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The number in its path, from which all else follows.
+    /// The number in the path, from which everything else follows.
     pub word: u64,
     pub method: &'static str,
     pub status: u16,
@@ -27,7 +28,7 @@ pub struct Ask {
     pub fault: Option<Fault>,
     pub upload: Option<Upload>,
     pub takes: Takes,
-    /// The protocol changes, to one in which each byte is echoed.
+    /// True if the protocol changes, to one in which each byte is echoed.
     pub is_tunnel: bool,
     /// The number of bytes to echo.
     pub tunnel_bytes: usize,
@@ -37,11 +38,11 @@ pub struct Ask {
     /// The response is sent in this many pieces, with this pause between two.
     pub pieces: usize,
     pub pause: Nanos,
-    /// The connection ends after the response.
+    /// True if the application closes the connection after the response.
     pub closes: bool,
-    /// The position of a fault in the body, in thousandths of it.
+    /// The position of a fault in the body, in thousandths of the body.
     pub cut_permille: u64,
-    /// A length near a power of two, for a fault.
+    /// A length near a power of two, for a fault that needs one.
     pub great: u128,
     /// The response has a type that the server codes.
     pub is_text: bool,
@@ -57,24 +58,24 @@ pub enum Framing {
 /// The fault of an application's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends, or is reset, instead of a response.
+    /// The connection ends, or is reset, without a response.
     Closed,
     Reset,
     HalfHead,
     NotHttp,
     TwoLengths,
-    /// A length of 2^63 or more, which no file has.
+    /// The announced length is 2^63 or more, which no file has.
     GreatLength,
     Silent,
-    /// A large length, and the connection ends in the body.
+    /// The announced length is very large, and the connection ends within the body.
     FarLength,
-    /// The connection ends, or is reset, in the body.
+    /// The connection ends, or is reset, within the body.
     CutBody,
     ResetBody,
-    /// The body stops after a part of it.
+    /// The body stops after a part of it, and the connection stays open.
     StalledBody,
     BadChunk,
-    /// There are more bytes than announced.
+    /// More bytes follow than announced.
     TooMuch,
 }
 
@@ -106,9 +107,9 @@ pub struct Upload {
 pub enum Takes {
     Whole,
     Slowly,
-    /// It answers first, and reads the body nevertheless.
+    /// The application answers first, and reads the body nevertheless.
     Afterwards,
-    /// It answers, and closes.
+    /// The application answers without reading the body, and closes.
     Never,
 }
 
@@ -118,7 +119,7 @@ pub enum After {
     Keep,
     Close,
     Reset,
-    /// It stays open, and nothing more is sent.
+    /// The connection stays open, and nothing more is sent.
     Silence,
     /// Received bytes are echoed.
     Echo,
@@ -127,10 +128,10 @@ pub enum After {
 /// The outcomes that a client must accept.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
-    /// The response arrives; otherwise a status that reports its absence.
+    /// True if the response must arrive; otherwise a status must report that there is none.
     pub is_answered: bool,
     pub may_fail: bool,
-    /// The response may end prematurely.
+    /// True if the response may end prematurely.
     pub may_break: bool,
 }
 
@@ -231,7 +232,7 @@ impl Ask {
         }
     }
 
-    /// The body that a client must receive.
+    /// The body that the client must receive.
     pub fn sent<'s>(&self, site: &'s Site) -> &'s [u8] {
         if self.has_body() && !self.is_tunnel { site.sent(self.file) } else { self.body(site) }
     }
@@ -240,7 +241,7 @@ impl Ask {
         self.method != "HEAD" && !matches!(self.status, 204 | 304)
     }
 
-    /// The length that the response's head gives, if it differs from the body's.
+    /// The length that the head of the response gives, if it differs from the body's.
     pub fn said_bytes(&self) -> Option<usize> {
         let is_far = self.fault == Some(Fault::FarLength);
         is_far.then(|| self.great.try_into().expect("below 2^63"))
@@ -251,7 +252,7 @@ impl Ask {
         self.upload.map_or(&[], |upload| &site.file(site.count() - 1)[..upload.bytes])
     }
 
-    /// The outcomes that a client must accept for it.
+    /// The outcomes that a client must accept for this request.
     pub fn expected(&self, plan: &UpstreamPlan) -> Expected {
         // A request that cannot be repeated is lost if an idle connection has just been closed.
         let may_be_lost = plan.closes_idle && (self.method == "POST" || self.upload.is_some());
@@ -269,7 +270,7 @@ impl Ask {
         }
     }
 
-    /// The bytes of the response, and the fate of the connection after them.
+    /// Returns the bytes of the response, and what happens to the connection after them.
     pub fn response(&self, site: &Site) -> (Vec<u8>, After) {
         let hint =
             b"HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\nLink: </style.css>; rel=preload\r\n\r\n";
@@ -334,7 +335,7 @@ impl Ask {
     }
 
     /// Returns true if the head of the response announces that the connection closes. Only an application that closes
-    /// idle connections may close one unannounced: the request that the server sends on it meanwhile is lost.
+    /// idle connections may close one unannounced; a request that the server sends on it meanwhile is lost.
     fn announces_close(&self) -> bool {
         // The end of a response without a body is not the end of its connection.
         let is_unframed = self.framing == Framing::Close && !self.has_body();
@@ -369,7 +370,8 @@ impl Ask {
 mod tests {
     use super::*;
 
-    /// Seed 9609: an application closed after a 204 and had not announced it, and the next POST on its connection was lost.
+    /// Seed 9609: an application closed after a 204 and had not announced it, and the next POST on its connection was
+    /// lost.
     #[test]
     fn an_application_closes_unannounced_only_when_its_response_ends_there() {
         let (site, mut random) = (Site::new(), Random::new(9_609));

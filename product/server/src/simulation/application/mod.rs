@@ -1,5 +1,5 @@
-//! Applications behind the server. Each connection to one is a function of bytes and time, and checks the requests it
-//! receives.
+//! The applications behind the server. Each connection of an application is a function of bytes and time, and checks
+//! the requests that it receives.
 
 mod ask;
 
@@ -16,11 +16,11 @@ use super::random::Random;
 use super::wire::Wire;
 pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, TEXT, Takes};
 
-/// The bytes that a slow reader reads at once, and the interval.
+/// The number of bytes that a slow reader reads at once.
 const SLOW_BYTES: usize = 9_000;
 const SLOW_EVERY: Nanos = Nanos::from_millis(150);
 
-/// The maximum number of times that a request may come, whose repetition does no harm.
+/// The maximum number of times that a request without side effects may arrive.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A connection of an application.
@@ -32,11 +32,11 @@ pub struct Application {
     received: Vec<u8>,
     asked: Option<Asked>,
     may_read_at: Nanos,
-    /// The time after which it closes an idle connection.
+    /// The time after which the application closes an idle connection.
     idle_for: Nanos,
     idle_since: Nanos,
     is_done: bool,
-    /// The times at which it sent data, and the number of bytes.
+    /// The times at which the application sent data, with the number of bytes.
     pub said: Vec<(Nanos, u64)>,
 }
 
@@ -49,7 +49,7 @@ struct Asked {
     /// The key of a WebSocket request.
     key: Option<String>,
     came: usize,
-    /// The time at which it is answered, once that is known.
+    /// The time at which the request is answered, once that is known.
     answer_at: Option<Nanos>,
     answer: Option<Answer>,
 }
@@ -69,7 +69,7 @@ struct Answer {
     after: After,
 }
 
-/// The number of times each request has arrived.
+/// The number of times that each request has arrived.
 pub type Seen = HashMap<u64, u32>;
 
 impl Application {
@@ -95,7 +95,7 @@ impl Application {
         format!("{asked:?}, {} bytes kept, done {}", self.received.len(), self.is_done)
     }
 
-    /// Returns true if a request is in flight that a client waits for; a tunnel does not count.
+    /// Returns true if a client waits for a request in progress; a tunnel does not count.
     pub fn is_busy(&self) -> bool {
         let is_tunnel = |asked: &Asked| asked.ask.is_tunnel && asked.answer.is_some();
         self.asked.as_ref().is_some_and(|asked| !is_tunnel(asked)) && !self.is_done
@@ -106,7 +106,7 @@ impl Application {
         self.asked.as_ref()?.client
     }
 
-    /// Does what it can; returns when it can do more without further input.
+    /// Acts as far as possible now. Returns the time at which more is possible without further input.
     pub fn act(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<Option<Nanos>, String> {
         if self.is_done {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Application {
         }
     }
 
-    /// Returns true if something was done, so that more may be possible.
+    /// Takes one step. Returns true if something was done, so that another step may be possible.
     fn go_on(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
         let Some(asked) = &mut self.asked else { return self.begin(now, wire, site, seen) };
         let before = (self.received.len(), asked.answer.as_ref().map(|answer| answer.at));
@@ -198,7 +198,8 @@ impl Application {
         Ok(!self.is_done && answered != Some(before.1) || self.received.len() != before.0)
     }
 
-    /// Answers a health check. An application that must be known to be down must not receive another request.
+    /// Answers a health check. Returns an error for any other request to an application that the server must know to be
+    /// down.
     fn says_health(&self, now: Nanos, wire: &mut Wire, asked: (&str, &str)) -> Result<bool, String> {
         let Some(health) = self.plan.health else { return Ok(false) };
         if asked == ("GET", HEALTH) {
@@ -252,7 +253,7 @@ impl Application {
     }
 }
 
-/// Turns a change of protocol into one to WebSocket that accepts this key.
+/// Turns a protocol change into one to WebSocket that accepts this key.
 fn accept(key: &str, response: &mut Vec<u8>) {
     let change = b"Upgrade: echo\r\n";
     if let Some(at) = response.windows(change.len()).position(|bytes| bytes == change) {
@@ -297,7 +298,7 @@ impl Asked {
 }
 
 impl Incoming {
-    /// Takes from the front; returns the content, and whether that was all.
+    /// Takes bytes from the front. Returns the content, and true if the body is complete.
     fn take(&mut self, bytes: &mut &[u8]) -> Result<(Vec<u8>, bool), String> {
         match self {
             Incoming::Done => Ok((Vec::new(), true)),

@@ -1,13 +1,13 @@
-//! A client that tries to cost the server as much as possible; it ignores what it receives.
+//! A client that tries to cost the server as much as possible, and ignores what it receives.
 
 use http2::testing::{PING, RST_STREAM, SETTINGS, frame, hello, request, wide};
 use units::Nanos;
 
 use super::super::random::Random;
 
-/// The number of steps after which it leaves in any case.
+/// The number of steps after which the client leaves in any case.
 const STEPS_MAX: u32 = 60;
-/// The time after which it leaves in any case.
+/// The time after which the client leaves in any case.
 const ATTACKS_FOR: Nanos = Nanos::from_secs(150);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ const ATTACKS: [Attack; 10] = [
 pub struct Attacker {
     attack: Attack,
     steps: u32,
-    /// The time of the next step, once it has begun.
+    /// The time of the next step, once the attack has begun.
     next_at: Nanos,
     leaves_at: Nanos,
     /// The next stream.

@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Makes the client request nothing more, and expect a refusal of its unfinished request.
+    /// Makes the client send no more requests, and expect its unfinished request to be refused.
     pub fn expect_refusal(&mut self) {
         match self {
             Engine::Http1(http1) => http1.expect_refusal(),

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client: some requests, `depth` at a time, with pauses between.
+//! An HTTP/1.1 client that sends some requests, `depth` at a time, with pauses between them.
 
 use std::collections::VecDeque;
 
@@ -12,28 +12,27 @@ use super::request::{Meaning, Request};
 
 pub struct Http1 {
     to_ask: VecDeque<Request>,
-    /// Requests that were sent and not answered, with the position of the end of each in the bytes that the client has
-    /// written.
+    /// The unanswered requests, each with the position of its end in the bytes that the client has written.
     asked: VecDeque<(Request, u64)>,
     depth: usize,
     think: Nanos,
     may_ask_at: Nanos,
-    /// A partial head, or nothing.
+    /// The received part of an incomplete head.
     head: Vec<u8>,
-    /// The number of interim responses before the current one.
+    /// The number of interim responses before the current response.
     hints: u64,
     /// The body of the current response.
     body: Option<Body>,
-    /// The number of requests so far.
+    /// The number of requests sent so far.
     pub asked_count: u64,
-    /// The server has announced that it closes.
+    /// True if the server has announced that it closes the connection.
     is_closing: bool,
 }
 
 /// The body of a response.
 #[derive(Debug)]
 struct Body {
-    /// It is the requested content, not the text of an error.
+    /// True if the body is the requested content and not the text of an error.
     is_answer: bool,
     came: usize,
     left: Left,
@@ -104,7 +103,7 @@ impl Http1 {
         (!self.to_ask.is_empty() && self.asked.is_empty()).then_some(self.may_ask_at)
     }
 
-    /// Makes the client request nothing more, and expect a refusal of its unfinished request.
+    /// Makes the client send no more requests, and expect its unfinished request to be refused.
     pub fn expect_refusal(&mut self) {
         self.to_ask.clear();
         self.asked.iter_mut().for_each(|(request, _)| *request = Request::late());
@@ -143,7 +142,7 @@ impl Http1 {
         }
     }
 
-    /// Records the position at which all requests so far end.
+    /// Records the position at which all requests written so far end.
     pub fn note_written(&mut self, bytes: u64) {
         self.asked.iter_mut().filter(|(_, end)| *end == UNWRITTEN).for_each(|(_, end)| *end = bytes);
     }
@@ -171,7 +170,7 @@ impl Http1 {
         Ok(ended)
     }
 
-    /// Returns true if the response has ended.
+    /// Handles the end of a part. Returns true if the response has ended.
     fn end(&mut self, now: Nanos, site: &Site) -> Result<bool, String> {
         let Some(body) = self.body.take_if(|body| body.is_done) else { return Ok(false) };
         let (request, _) = self.asked.pop_front().ok_or("an end of nothing")?;
@@ -239,7 +238,7 @@ impl Http1 {
     }
 }
 
-/// Returns true if the hint has the application's field, and none of its connection's fields.
+/// Returns true if the interim response has the application's field and none of the connection's fields.
 fn is_hint(head: &str) -> bool {
     let lower = head.to_ascii_lowercase();
     lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop")

@@ -1,5 +1,5 @@
-//! An HTTP/2 client that writes its frames by hand: some requests, `depth` at a time, on windows that it opens as it
-//! reads.
+//! An HTTP/2 client that writes its frames by hand. It sends some requests, `depth` at a time, on windows that it opens
+//! as it reads.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,37 +42,37 @@ pub struct Http2 {
     pings: u64,
     /// The last stream that the server answers, once it has sent GOAWAY.
     last: Option<u32>,
-    /// Responses may be cut off, because the disk fails at times or memory is short.
+    /// True if responses may be cut off, because the disk fails at times or memory is short.
     may_be_cut: bool,
-    /// The number of responses that have ended since it was last taken.
+    /// The number of responses that have ended since the number was last taken.
     ended: u64,
-    /// The window of the connection and, below, the initial window of new streams, for request bodies.
+    /// The send window of the connection, for request bodies. The next field is the initial window of new streams.
     window: i64,
     stream_window: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
-    /// Windows are never closed.
+    /// True if the client keeps its windows open.
     pub is_wide: bool,
-    /// It cancels one in this many requests.
+    /// The client cancels one in this many requests.
     pub cancels: Option<u64>,
-    /// It sends a PING with each request.
+    /// True if the client sends a PING with each request.
     pub pings: bool,
 }
 
 #[derive(Debug)]
 struct Stream {
     request: Request,
-    /// A head, which may be interim: that is known only with what follows.
+    /// A head that may be interim; only what follows shows it.
     head: Option<Vec<u8>>,
     hints: u64,
     has_head: bool,
     has_trailers: bool,
     came: usize,
-    /// The bytes read for which no window update was sent yet.
+    /// The number of bytes read since the last window update.
     read_bytes: u32,
-    /// The number of bytes after which it is cancelled.
+    /// The number of bytes after which the client cancels the request.
     cancel_at: Option<usize>,
     /// The position of the end of the request in the bytes that the client has written.
     end: u64,
@@ -103,7 +103,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// Judges the last head as the response's.
+    /// Judges the last head as the head of the response.
     fn judge_head(&mut self) -> Result<(), String> {
         let Some(head) = self.head.take() else { return Ok(()) };
         // After updates of the table's size, its first field is the status (RFC 7541 appendix A).
@@ -242,7 +242,7 @@ impl Http2 {
         }
     }
 
-    /// Records the position at which all requests so far end.
+    /// Records the position at which all requests written so far end.
     pub fn note_written(&mut self, bytes: u64) {
         let is_written = |stream: &&mut Stream| stream.end == UNWRITTEN && stream.upload_at.is_none();
         self.asked.values_mut().filter(is_written).for_each(|stream| stream.end = bytes);

@@ -1,5 +1,5 @@
-//! An HTTP/3 client: quinn-proto's QUIC, with the frames of HTTP/3 decoded by hand. It requests and judges like the
-//! others.
+//! An HTTP/3 client: the QUIC of quinn-proto, with HTTP/3 frames decoded by hand. It sends and judges like the other
+//! clients.
 
 mod stream;
 
@@ -25,7 +25,7 @@ const REQUEST_CANCELLED: u32 = 0x10c;
 const DEAF_FOR: Nanos = Nanos::from_secs(240);
 
 pub struct Http3 {
-    /// Created when it first acts.
+    /// Created when the client first acts.
     peer: Option<Peer>,
     seed: [u8; 32],
     to_ask: VecDeque<Request>,
@@ -41,7 +41,8 @@ pub struct Http3 {
     pub asked: u64,
     progress_at: Nanos,
     pub is_done: bool,
-    /// The times at which it sent data in a tunnel, and at which data of a stream arrived.
+    /// The times at which the client sent data in a tunnel. The next field has the times at which data of a stream
+    /// arrived.
     pub said_at: Vec<Nanos>,
     pub heard_at: Vec<Nanos>,
 }
@@ -52,15 +53,15 @@ struct Habits {
     /// The number of concurrent requests, and the pause after a response.
     depth: usize,
     think: Nanos,
-    /// It cancels one in this many requests.
+    /// The client cancels one in this many requests.
     cancels: Option<u64>,
     leaving: Leaving,
     windows: Windows,
     /// The maximum time from one response to the next.
     patience: Nanos,
-    /// The server may end the connection for lack of room, or because it stops.
+    /// True if the server may end the connection for lack of room, or because it stops.
     may_be_closed: bool,
-    /// The server's disk may fail, or its memory may be short.
+    /// True if the server's disk may fail, or its memory may be short.
     may_be_cut: bool,
 }
 
@@ -72,7 +73,7 @@ enum Leaving {
     After(u64),
     /// After this many bytes, without sending CONNECTION_CLOSE.
     SilentAfter(u64),
-    /// It reads no more after this many bytes, and waits until the server gives it up.
+    /// Stops reading after this many bytes, and waits until the server gives the client up.
     DeafAfter(u64),
 }
 
@@ -166,7 +167,7 @@ impl Http3 {
         self.peer.as_mut().filter(|_| !is_silent)?.transmit(now)
     }
 
-    /// Receives a datagram, if one has arrived, and does what it can.
+    /// Receives a datagram, if one has arrived, and acts as far as possible now.
     pub fn act(
         &mut self,
         now: Nanos,
@@ -318,8 +319,8 @@ impl Http3 {
         }
     }
 
-    /// Returns when the client can act again without further input. Returns an error if no response arrives and the
-    /// server does not give up the client in time.
+    /// Returns the time at which the client can act again without further input. Returns an error if no response
+    /// arrives in time and the server does not give up the client.
     pub fn acts_again_at(&mut self, now: Nanos) -> Result<Option<Nanos>, String> {
         let Some(peer) = self.peer.as_mut().filter(|_| !self.is_done) else { return Ok(None) };
         let Habits { patience, leaving, .. } = self.habits;

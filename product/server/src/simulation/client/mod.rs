@@ -1,4 +1,4 @@
-//! Clients, each a function of bytes and time with habits of its own. A client checks the responses to its requests.
+//! The clients. Each is a function of bytes and time with habits of its own, and checks the responses to its requests.
 
 mod attacker;
 mod engine;
@@ -31,26 +31,26 @@ pub use websocket::WebSocket;
 const REQUESTS_MAX: u64 = 12;
 /// The maximum number of bytes carried for one client.
 pub const BYTES_ASKED_MAX: u64 = REQUESTS_MAX * 1_100_000;
-/// The end of a request that is not written yet.
+/// The position of the end of a request that is not written yet.
 const UNWRITTEN: u64 = u64::MAX;
 const READ_EVERY: Nanos = Nanos::from_millis(100);
 
 /// The way in which a client ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// After it has received everything.
+    /// Closes after everything has arrived.
     WhenDone,
     /// Closes after this many bytes of responses.
     After(u64),
     /// Resets after this many bytes of responses.
     ResetAfter(u64),
-    /// It sends half a request and waits until the server gives it up.
+    /// Sends half a request, and waits until the server gives the client up.
     HalfAsked,
-    /// It reads no more after this many bytes, and waits until the server gives it up.
+    /// Stops reading after this many bytes, and waits until the server gives the client up.
     DeafAfter(u64),
-    /// It requests too much, and leaves with a reset.
+    /// Sends too many requests, and leaves with a reset.
     AfterAttack,
-    /// It has ended its side of TLS, but not of TCP, and waits until the server ends both.
+    /// Ends its side of TLS, but not of TCP, and waits until the server ends both.
     AfterTls,
 }
 
@@ -65,7 +65,7 @@ pub struct Client {
     sends: Option<usize>,
     engine: Engine,
     tls: Option<Box<Tls>>,
-    /// Written, and not given to the network yet.
+    /// Bytes that are written but not passed to the network yet.
     unsent: Vec<u8>,
     may_send_at: Nanos,
     pub heard_bytes: u64,
@@ -74,21 +74,22 @@ pub struct Client {
     progress_at: Nanos,
     patience: Nanos,
     has_reset: bool,
-    /// The server may end the connection, after a failure of its disk or for lack of memory.
+    /// True if the server may end the connection, after a failure of its disk or for lack of memory.
     may_be_cut: bool,
-    /// The times at which it sent data, and at which it received data other than TLS's own.
+    /// The times at which the client sent data.
     pub said_at: Vec<Nanos>,
+    /// The times at which the client received data other than TLS's own.
     pub heard_at: Vec<Nanos>,
 }
 
 impl Leaving {
-    /// Returns true if a tunnel is possible. For the others, the server must use a request timeout, which tunnels do
-    /// not have.
+    /// Returns true if a client that leaves in this way may use a tunnel. Otherwise the server must end a connection by
+    /// its request timeout, which tunnels do not have.
     fn may_tunnel(self) -> bool {
         matches!(self, Leaving::WhenDone | Leaving::After(_) | Leaving::ResetAfter(_))
     }
 
-    /// A random way; `after` is its number of bytes, if it has one.
+    /// Returns a random way; `after` is the number of bytes for the ways that have one.
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
         match random.below(12) {
             // Some send requests and leave at once.
@@ -180,17 +181,17 @@ impl Client {
         self.tls.is_some()
     }
 
-    /// The number of requests, or parts of one, sent so far.
+    /// The number of requests, or parts of a request, sent so far.
     pub fn asked(&self) -> u64 {
         self.engine.asked()
     }
 
-    /// Returns true if the server must answer all its requests.
+    /// Returns true if the server must answer all requests of this client.
     pub fn is_honest(&self) -> bool {
         self.leaving == Leaving::WhenDone
     }
 
-    /// Does what it can; returns when it can do more without further input.
+    /// Acts as far as possible now. Returns the time at which more is possible without further input.
     pub fn act(
         &mut self,
         now: Nanos,
@@ -327,8 +328,8 @@ impl Client {
         }
     }
 
-    /// Returns when it acts again. Either a requested response is on its way, or the server gives up the client: an
-    /// error if neither happens in time.
+    /// Returns the time at which the client acts again. Returns an error unless in time either a requested response
+    /// arrives or the server gives up the client.
     fn judge_wait(&mut self, now: Nanos, wire: &Wire) -> Result<Option<Nanos>, String> {
         let patience = match self.leaving {
             Leaving::HalfAsked | Leaving::DeafAfter(_) => self.patience + Nanos::from_secs(240),

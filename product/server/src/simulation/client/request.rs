@@ -14,7 +14,7 @@ use crate::codec::decoded_bytes;
 use crate::codec::testing::decoded;
 use crate::stages::staging;
 
-/// The maximum body that a client sends if it sends a few bytes at a time: the server's patience is limited.
+/// The maximum body of a client that sends a few bytes at a time: the server's patience is limited.
 const SLOW_UPLOAD_BYTES_MAX: usize = 100;
 
 #[derive(Debug, Clone)]
@@ -22,11 +22,11 @@ pub struct Request {
     pub path: String,
     pub kind: Kind,
     file: Option<usize>,
-    /// Set if the body may come in a coding.
+    /// Set if the response may use a content coding.
     coded: Option<Coded>,
 }
 
-/// The codings that a request accepts, and the bytes that have come.
+/// The codings that a request accepts, and the bytes received so far.
 #[derive(Debug, Clone)]
 struct Coded {
     accepted: &'static str,
@@ -43,7 +43,7 @@ pub enum Kind {
     Head,
     /// A page of text.
     Page(usize),
-    /// The bytes that exist, and the last byte requested, which may be far past the end.
+    /// The existing bytes of the range, and the last byte requested, which may be far past the end.
     Part(Range<usize>, u128),
     /// If-None-Match with a value that matches anything.
     Unchanged,
@@ -57,7 +57,7 @@ pub enum Kind {
 pub enum Meaning {
     /// The requested content.
     Answer,
-    /// The reason why there is none.
+    /// The body is the text of an error.
     Reason,
 }
 
@@ -81,12 +81,12 @@ impl Request {
         Request { path, kind, file, coded: None }
     }
 
-    /// The same request to an application, whose response is text.
+    /// Turns this into a request to an application for a response of text.
     fn of_text(self, random: &mut Random) -> Request {
         Request { path: format!("{}{TEXT}", self.path), ..self }.coded(random)
     }
 
-    /// The same request, with codings that its client accepts.
+    /// Adds the codings that the client accepts.
     fn coded(self, random: &mut Random) -> Request {
         Request { coded: Some(Coded { accepted: random.one_of(&ACCEPTED), came: Rc::default() }), ..self }
     }
@@ -98,7 +98,7 @@ impl Request {
         }
     }
 
-    /// Checks the whole content, if it may have come in a coding.
+    /// Checks the complete content, if it may be coded.
     pub fn judge_content(&self, site: &Site) -> Result<(), String> {
         let Some(coded) = &self.coded else { return Ok(()) };
         let expected = match &self.kind {
@@ -142,12 +142,12 @@ impl Request {
         Request::new(format!("/f{file}"), kind, Some(file))
     }
 
-    /// A request for the whole of this file.
+    /// Returns a request for the whole of this file.
     pub fn of_whole(file: usize) -> Request {
         Request::new(format!("/f{file}"), Kind::Get, Some(file))
     }
 
-    /// A request that takes too long.
+    /// Returns a request that the application answers too late.
     pub fn late() -> Request {
         Request::new(String::new(), Kind::Late, None)
     }
@@ -160,7 +160,7 @@ impl Request {
         }
     }
 
-    /// The name and value of its extra field.
+    /// The name and value of the request's extra field.
     pub fn field(&self) -> Option<(&'static str, String)> {
         if let Some(coded) = &self.coded {
             return Some(("accept-encoding", coded.accepted.into()));
@@ -172,7 +172,7 @@ impl Request {
         }
     }
 
-    /// The body of the request, and whether its length is announced.
+    /// The body of the request, and true if its length is announced.
     pub fn upload<'s>(&self, site: &'s Site) -> Option<(&'s [u8], bool)> {
         match &self.kind {
             Kind::Passed(ask, _) => ask.upload.map(|upload| (ask.uploaded(site), !upload.is_chunked)),
@@ -180,7 +180,7 @@ impl Request {
         }
     }
 
-    /// Returns true if it expects 100 (Continue) before its body.
+    /// Returns true if the client waits for 100 (Continue) before it sends the body.
     pub fn expects_leave(&self) -> bool {
         matches!(&self.kind, Kind::Passed(ask, _) if ask.upload.is_some_and(|upload| upload.bytes % 3 == 1))
     }
@@ -233,7 +233,7 @@ impl Request {
         self.method() != "HEAD" && !matches!(status, 204 | 304)
     }
 
-    /// The correct body; `None` if any will do, or [`Request::judge_content`] knows.
+    /// The correct body; `None` if any is accepted, or if [`Request::judge_content`] checks it.
     pub fn body<'s>(&self, site: &'s Site) -> Option<&'s [u8]> {
         if self.coded.is_some() {
             return None;
@@ -249,7 +249,7 @@ impl Request {
         })
     }
 
-    /// The length that its response gives, if it differs from the body's.
+    /// The length that the response gives, if it differs from the body's.
     pub fn said_bytes(&self) -> Option<usize> {
         if let Kind::Passed(ask, _) = &self.kind { ask.said_bytes() } else { None }
     }

@@ -24,7 +24,7 @@ pub struct Tunnel {
     /// The number of interim responses before the tunnel.
     hints: u64,
     next_at: Nanos,
-    /// The position of the end of the request in the bytes that it has written.
+    /// The position of the end of the request in the bytes that the client has written.
     end: u64,
 }
 
@@ -33,7 +33,7 @@ enum State {
     New,
     Asked,
     Open,
-    /// The application is currently not available.
+    /// The application is currently unavailable.
     Refused,
 }
 

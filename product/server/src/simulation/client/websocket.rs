@@ -1,4 +1,4 @@
-//! An HTTP/2 client that opens a WebSocket with CONNECT (RFC 8441): each byte is echoed, and so is the end of the
+//! An HTTP/2 client that opens a WebSocket with CONNECT (RFC 8441). Each byte is echoed, and so is the end of the
 //! stream.
 
 use http2::testing::{
@@ -35,10 +35,10 @@ pub struct WebSocket {
     /// The number of bytes sent, each of which must be echoed.
     said: usize,
     pub heard: usize,
-    /// The windows of the connection and of this stream, in the direction of the server.
+    /// The send windows of the connection and of this stream.
     windows: [i64; 2],
     next_at: Nanos,
-    /// The position of the end of the request in the bytes that it has written.
+    /// The position of the end of the request in the bytes that the client has written.
     end: u64,
 }
 
@@ -223,7 +223,8 @@ impl WebSocket {
     }
 }
 
-/// After updates of the table's size, the first field is the status (RFC 7541 appendix A).
+/// Returns true if the status is 200. After updates of the table's size, the first field is the status (RFC 7541
+/// appendix A).
 fn is_200(head: &[u8]) -> bool {
     head.iter().find(|byte| **byte & 0xe0 != 0x20) == Some(&0x88)
 }

@@ -1,4 +1,4 @@
-//! A request stream of an HTTP/3 client, and the messages it sends in a tunnel.
+//! A request stream of an HTTP/3 client, and the messages that it sends in a tunnel.
 
 use quic::testing::{Client as Peer, DATA, HEADERS, StreamId, decode, frame, section, varint};
 use units::Nanos;
@@ -19,12 +19,12 @@ pub struct Stream {
     has_trailers: bool,
     /// The bytes of an incomplete frame.
     rest: Vec<u8>,
-    /// The number of bytes left of a DATA frame.
+    /// The number of bytes of a DATA frame that have not arrived.
     data_left: u64,
     pub came: usize,
-    /// The number of bytes after which it is cancelled.
+    /// The number of bytes after which the client cancels the request.
     pub cancel_at: Option<usize>,
-    /// The unsent bytes of the request, or of what follows it.
+    /// The unsent bytes of the request, or of a tunnel's messages.
     pub written: Option<Vec<u8>>,
     /// The response is the text of an error.
     is_reason: bool,
@@ -172,21 +172,21 @@ impl Stream {
     }
 }
 
-/// The type and length of a frame, and how many bytes they take.
+/// Returns the type and length of a frame, and the size of both.
 fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (kind, kind_bytes) = varint::read(bytes)?;
     let (length, length_bytes) = varint::read(&bytes[kind_bytes..])?;
     Some((kind, length, kind_bytes + length_bytes))
 }
 
-/// The type and payload of a complete frame, and where it ends.
+/// Returns the type and payload of a complete frame, and the position at which it ends.
 pub fn whole_frame(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let (kind, length, head_bytes) = frame_head(bytes)?;
     let end = head_bytes + length as usize;
     Some((kind, bytes.get(head_bytes..end)?, end))
 }
 
-/// Returns true if the trailers are an application's, and no others.
+/// Returns true if the section has exactly the trailers that an application sends.
 fn is_sum(section: &[u8]) -> bool {
     let mut fields = Vec::new();
     let decoded = decode(section, &mut Vec::new(), |name, value| {
