@@ -74,7 +74,8 @@ impl Estimator {
         }
         let is_queued = self.evidence.is_queued(Nanos(threshold.0 / 2));
         let is_clear = interval.used_permille >= BUSY_PERMILLE && !is_queued;
-        if self.is_losing() { None } else { self.raise(now, charged, interval, is_clear) }
+        let may_be_full = self.is_losing() || self.unseen.fall.may_be_queued();
+        if may_be_full { None } else { self.raise(now, charged, interval, is_clear) }
     }
 
     /// Decides while delays prove nothing ([`super::uploads`]).
@@ -193,8 +194,10 @@ impl Estimator {
             self.others.lossy = Some((now, before, then));
         }
         let notice = self.found.on_line(now, line);
-        // At half of the line's rate the queue is gone after twice its delay, unless others add to it.
-        let drain_for = Nanos(2 * self.queue_now(now, line).0);
+        // At half of the line's rate the queue is gone after twice its delay, unless others add to it. The round trips of
+        // a second may show a queue that this interval's do not.
+        let shown = if let Signal::Delay(shown) = signal { shown } else { Nanos::ZERO };
+        let drain_for = Nanos(2 * self.queue_now(now, line).max(shown).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
         self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then, is_probe: false };
         Some(self.change(now, charged, Some(line >> cuts), notice))
@@ -225,6 +228,15 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    /// Few round trips show a queue in a second, and most intervals have none of them.
+    #[test]
+    fn a_queue_that_this_interval_does_not_show_is_drained() {
+        let mut estimator = Estimator::new(Bounds::told("10mbit".parse().unwrap()));
+        let measure = Measure { line: 8_000_000, is_full: true };
+        let _ = estimator.cut(MS(1000), 0, Signal::Delay(MS(50)), Some(measure)).unwrap();
+        assert!(matches!(estimator.phase, Phase::Draining { until, .. } if until == MS(1100)), "{:?}", estimator.phase);
+    }
 
     #[test]
     fn a_queue_that_has_only_begun_costs_little() {

@@ -43,6 +43,8 @@ pub(super) struct Fall {
     doubted_at: Option<Nanos>,
     /// [`Fall::is_slow`] at the last restart.
     was_slow: bool,
+    /// Whether a queue delayed the last round trip that is not vague.
+    was_delayed: bool,
 }
 
 /// The round trips of a client.
@@ -84,6 +86,9 @@ impl Fall {
             has_room.then(|| self.seen.push(RoundTrips::of(client)))?;
             Some(self.seen.len() - 1)
         });
+        if bounds.kind != Kind::Vague {
+            self.was_delayed = bounds.at_least > threshold;
+        }
         let Some(seen) = at.map(|at| &mut self.seen[at]) else { return };
         match (bounds.kind == Kind::Vague, seen.are_vague) {
             (true, false) => return,
@@ -101,6 +106,11 @@ impl Fall {
     /// vague ones.
     pub fn is_slow(&self) -> bool {
         self.was_slow
+    }
+
+    /// Returns whether a queue that single intervals do not show delayed the last round trip that is not vague.
+    pub fn may_be_queued(&self) -> bool {
+        self.was_slow && self.was_delayed
     }
 
     fn is_mixed(&self) -> bool {
@@ -229,6 +239,21 @@ mod tests {
         assert_eq!(see(2, 20, Kind::Handshake), None, "one is not enough");
         assert_eq!(see(2, 40, Kind::Handshake), Some((MS(30), true)));
         assert_eq!(see(1, 0, Kind::Data), None, "a client without delay is proof");
+    }
+
+    /// The pace must not rise further while a second of round trips is gathered.
+    #[test]
+    fn the_last_round_trip_that_is_not_vague_shows_that_there_may_be_a_queue() {
+        let mut fall = Fall::default();
+        let mut see = |ms, kind| {
+            let bounds = DelayBounds { at_least: MS(ms), at_most: MS(ms), kind, noise: MS(0) };
+            fall.on_round_trip(1, bounds, MS(5));
+            fall.on_round_trip(2, DelayBounds { kind: Kind::Vague, ..bounds }, MS(5));
+            fall.restart(MS(0));
+            fall.may_be_queued()
+        };
+        let seen = [(20, Kind::Handshake), (20, Kind::Vague), (0, Kind::Vague), (5, Kind::Handshake)];
+        assert_eq!(seen.map(|(ms, kind)| see(ms, kind)), [true, false, false, false]);
     }
 
     #[test]
