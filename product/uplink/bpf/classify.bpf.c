@@ -610,7 +610,9 @@ int weir_clients_in(struct __sk_buff *skb)
 	struct packet packet = {};
 	struct tracked *tracked;
 	struct tuple flow;
+	struct block block = {};
 	struct path *path;
+	bool has_gap;
 
 	if (!parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return TC_ACT_UNSPEC;
@@ -624,8 +626,10 @@ int weir_clients_in(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	note_client_packet(tracked, packet.ack, packet.payload_bytes);
 	path = path_of(tracked);
-	if (path)
-		note_acked(path, packet.ack, is_beyond_gap(skb, &packet, path));
+	if (path) {
+		has_gap = read_block(skb, &packet, path, &block);
+		note_acked(path, packet.ack, has_gap, block);
+	}
 	return TC_ACT_UNSPEC;
 }
 

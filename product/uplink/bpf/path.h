@@ -58,10 +58,18 @@ struct path {
 	__u32 least_us;
 	// The sequence number that everything is acknowledged up to.
 	__u32 acked_seq;
-	// Acknowledgements of something beyond a gap since the last without one: each shows a segment that has arrived.
-	__u32 sacked;
+	// Payload that has arrived beyond a gap (SACK), all of it before this sequence number.
+	__u32 sacked_bytes;
+	__u32 sacked_until;
+	// The part of `again_bytes`, its lower half, that has filled gaps or come too late to.
+	__u32 filled_bytes;
 	__u64 client[2];
-	__u64 unused_too;
+};
+
+// A SACK block (RFC 2018): the sequence numbers from `left` to before `right`.
+struct block {
+	__u32 left;
+	__u32 right;
 };
 
 _Static_assert(sizeof(struct path) == PATH_BYTES, "path");
@@ -192,7 +200,7 @@ static __always_inline struct path *begin_path(struct tracked *flow, struct pack
 		if (!path || is_in_use(path, step->now))
 			continue;
 		__builtin_memset(path, 0, sizeof(*path));
-		path->acked_seq = path->next_seq = step->seq;
+		path->acked_seq = path->next_seq = path->sacked_until = step->seq;
 		path->client[0] = tuple->addresses[2];
 		path->client[1] = tuple->addresses[3];
 		path->version = packet->version;
@@ -250,23 +258,38 @@ static __always_inline void end_trip(struct path *path, __u64 now)
 	path->opened_ns = 0;
 }
 
-// Returns true if the packet has a SACK option whose first block, that of the segment that has just come, lies beyond a
+// Reads the first SACK block of the packet, that of the segment that has just come. Returns false if no block lies beyond a
 // gap. Below what is acknowledged it is of a segment that came twice (RFC 2883).
-static __always_inline bool is_beyond_gap(struct __sk_buff *skb, struct packet *packet, struct path *path)
+static __always_inline bool read_block(struct __sk_buff *skb, struct packet *packet, struct path *path, struct block *block)
 {
-	__u32 words = path->has_timestamps ? WORDS_WITH_TIMESTAMPS : WORDS_MIN, edge;
+	__u32 words = path->has_timestamps ? WORDS_WITH_TIMESTAMPS : WORDS_MIN;
 
 	if (packet->tcp_words < words + SACK_WORDS)
 		return false;
 	// Behind the head of the option and two bytes of padding.
-	if (bpf_skb_load_bytes(skb, packet->payload_at - (packet->tcp_words - words - 1) * 4, &edge, sizeof(edge)))
+	if (bpf_skb_load_bytes(skb, packet->payload_at - (packet->tcp_words - words - 1) * 4, block, sizeof(*block)))
 		return false;
-	return (__s32)(bpf_ntohl(edge) - packet->ack) > 0;
+	block->left = bpf_ntohl(block->left);
+	block->right = bpf_ntohl(block->right);
+	return (__s32)(block->left - packet->ack) > 0;
 }
 
-// Notes what the client acknowledges, and whether something has come beyond a gap.
-static __always_inline void note_acked(struct path *path, __u32 ack, bool has_gap)
+// Counts what a block adds to what was known to have arrived. Blocks grow and join; what fills a gap between them is
+// counted when it is acknowledged.
+static __always_inline void note_block(struct path *path, struct block block)
 {
+	__u32 from = (__s32)(path->sacked_until - block.left) > 0 ? path->sacked_until : block.left;
+
+	if ((__s32)(block.right - from) <= 0 || (__s32)(block.right - path->next_seq) > 0)
+		return;
+	path->sacked_bytes += block.right - from;
+	path->sacked_until = block.right;
+}
+
+// Notes what the client acknowledges, and what has come beyond a gap, if there is one.
+static __always_inline void note_acked(struct path *path, __u32 ack, bool has_gap, struct block beyond)
+{
+	__u32 advanced, filled, known;
 	bool ends_trip;
 	__u64 now;
 
@@ -279,16 +302,29 @@ static __always_inline void note_acked(struct path *path, __u32 ack, bool has_ga
 	now = ends_trip ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
 	if (ack == path->acked_seq) {
 		if (has_gap && ack != path->next_seq) {
-			path->sacked++;
+			note_block(path, beyond);
 			path->acked_ns = now;
 		}
 		return;
 	}
-	path->acked_bytes += ack - path->acked_seq;
+	advanced = ack - path->acked_seq;
+	path->acked_bytes += advanced;
 	path->acked_seq = ack;
 	path->acked_ns = now;
-	if (!has_gap)
-		path->sacked = 0;
+	if (has_gap) {
+		// What was sent again filled a gap. The rest, up to the next gap, had arrived before.
+		filled = (__u32)path->again_bytes - path->filled_bytes;
+		if (filled > advanced)
+			filled = advanced;
+		known = advanced - filled;
+		path->filled_bytes += filled;
+		path->sacked_bytes -= known < path->sacked_bytes ? known : path->sacked_bytes;
+		note_block(path, beyond);
+	} else {
+		path->sacked_bytes = 0;
+		path->sacked_until = ack;
+		path->filled_bytes = path->again_bytes;
+	}
 	if (ends_trip)
 		end_trip(path, now);
 }

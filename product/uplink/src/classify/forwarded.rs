@@ -50,9 +50,10 @@ struct Path {
     rtt_us: u32,
     least_us: u32,
     acked_seq: u32,
-    sacked: u32,
+    sacked_bytes: u32,
+    sacked_until: u32,
+    filled_bytes: u32,
     client: [u64; 2],
-    unused_too: u64,
 }
 
 const _: () = assert!(size_of::<Path>() == PATH_BYTES);
@@ -179,7 +180,7 @@ impl Path {
             info: TcpInfo {
                 segment_bytes,
                 unacked_segments: whole(segments),
-                sacked_segments: self.sacked.min(whole(segments)),
+                sacked_segments: (self.sacked_bytes / segment_bytes).min(whole(segments)),
                 rtt_us: if is_fresh { self.rtt_us } else { 0 },
                 min_rtt_us: self.least_us,
                 notsent_bytes: u32::from(segments >= LONG_SEGMENTS),

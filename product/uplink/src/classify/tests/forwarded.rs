@@ -129,30 +129,44 @@ fn what_is_sent_again_after_the_end_is_counted() {
     });
 }
 
-/// An acknowledgement with SACK shows that a segment beyond the gap has arrived; one without SACK may only update a
-/// window.
+/// Returns an acknowledgement whose first SACK block has these edges.
+fn sack(ack: u32, left: u32, right: u32) -> Vec<u8> {
+    let mut packet = acknowledgement(1, ack, WITH_SACK);
+    let at = packet.len() - 8;
+    packet[at..at + 4].copy_from_slice(&left.to_be_bytes());
+    packet[at + 4..].copy_from_slice(&right.to_be_bytes());
+    packet
+}
+
+/// The first SACK block grows by what has just arrived. An acknowledgement without SACK may only update a window.
 #[test]
 fn segments_beyond_a_gap_have_arrived() {
     at_tcx(|site, watch| {
-        for nth in 0..5 {
-            leave(site, &segment(1, 5000 + nth * PAYLOAD));
+        let nth = |nth: u32| 5000 + nth * PAYLOAD;
+        for at in 0..8 {
+            leave(site, &segment(1, nth(at)));
         }
-        for (ack, words, sacked) in
-            [(6400, PLAIN, 0), (6400, PLAIN, 0), (6400, WITH_SACK, 1), (6400, WITH_SACK, 2), (12_000, PLAIN, 0)]
-        {
-            arrive(site, &acknowledgement(1, ack, words));
-            assert_eq!(only(&watch).info.sacked_segments, sacked, "{ack} {words}");
-        }
+        let arrived = |packet: &[u8]| {
+            arrive(site, packet);
+            let info = only(&watch).info;
+            (info.acked_bytes / u64::from(PAYLOAD), info.sacked_segments)
+        };
+        assert_eq!(arrived(&acknowledgement(1, nth(1), PLAIN)), (1, 0));
+        assert_eq!(arrived(&acknowledgement(1, nth(1), PLAIN)), (1, 0));
+        // The second and the fifth segment are lost.
+        assert_eq!(arrived(&sack(nth(1), nth(2), nth(3))), (1, 1));
+        assert_eq!(arrived(&sack(nth(1), nth(2), nth(4))), (1, 2));
+        assert_eq!(arrived(&sack(nth(1), nth(5), nth(8))), (1, 5), "two acknowledgements are lost");
+        assert_eq!(arrived(&sack(nth(1), nth(5), nth(8))), (1, 5), "nothing new");
+        assert_eq!(arrived(&sack(nth(1), nth(5), nth(9))), (1, 5), "what was not sent has not arrived");
+        leave(site, &segment(1, nth(1)));
+        assert_eq!(arrived(&sack(nth(4), nth(5), nth(8))), (4, 3), "the first gap is full");
+        assert_eq!(arrived(&acknowledgement(1, nth(8), PLAIN)), (8, 0));
         // A segment that arrived twice lies below the acknowledged number.
-        leave(site, &segment(1, 12_000));
-        let mut twice = acknowledgement(1, 12_000, WITH_SACK);
-        let left_edge = twice.len() - 8;
-        twice[left_edge..left_edge + 4].copy_from_slice(&10_600u32.to_be_bytes());
-        arrive(site, &twice);
-        assert_eq!(only(&watch).info.sacked_segments, 0);
+        leave(site, &segment(1, nth(8)));
+        assert_eq!(arrived(&sack(nth(8), nth(7), nth(8))), (8, 0));
         // The FIN takes up a sequence number.
-        arrive(site, &acknowledgement(1, 13_401, PLAIN));
-        assert_eq!(only(&watch).info.acked_bytes, 6 * 1400);
+        assert_eq!(arrived(&acknowledgement(1, nth(9) + 1, PLAIN)), (9, 0));
     });
 }
 
