@@ -642,6 +642,52 @@ static __always_inline bool is_of(struct packet *packet, struct bpf_sock *sk, st
 	       (sk->dst_port == packet->peer_port && packet->seq - tcp->snd_una <= tcp->snd_nxt - tcp->snd_una);
 }
 
+// Returns true if no established socket of the interface's network namespace has the addresses and ports of the packet. A
+// listener on all addresses is found for every connection.
+static __noinline bool has_no_socket_here(struct __sk_buff *skb, struct packet *packet)
+{
+	struct bpf_sock_tuple by = {};
+	struct bpf_sock *found;
+	struct tuple tuple;
+	bool is_here;
+	__u32 bytes;
+
+	if (!read_tuple(skb, packet, &tuple))
+		return false;
+	if (packet->version == 6) {
+		__builtin_memcpy(by.ipv6.saddr, &tuple.addresses[2], sizeof(by.ipv6.saddr));
+		__builtin_memcpy(by.ipv6.daddr, &tuple.addresses[0], sizeof(by.ipv6.daddr));
+		by.ipv6.sport = tuple.destination_port;
+		by.ipv6.dport = tuple.source_port;
+	} else {
+		by.ipv4.saddr = tuple.addresses[2];
+		by.ipv4.daddr = tuple.addresses[0];
+		by.ipv4.sport = tuple.destination_port;
+		by.ipv4.dport = tuple.source_port;
+	}
+	bytes = packet->version == 6 ? sizeof(by.ipv6) : sizeof(by.ipv4);
+	found = bpf_skc_lookup_tcp(skb, &by, bytes, BPF_F_CURRENT_NETNS, 0);
+	is_here = found && found->state != BPF_TCP_LISTEN;
+	if (found)
+		bpf_sk_release(found);
+	return !is_here;
+}
+
+// Returns true if the socket is in a network namespace other than the interface's: that of a container with macvlan or
+// ipvlan. The follower does not list it, so its path is gathered from packets, as that of forwarded flows. A socket whose
+// port was rewritten below it is one of this host.
+static __always_inline bool is_elsewhere(struct __sk_buff *skb, struct packet *packet, struct bpf_sock *sk, struct flow *flow)
+{
+	bool is_elsewhere;
+
+	if (likely(flow && flow->home != HOME_UNKNOWN))
+		return flow->home == HOME_ELSEWHERE;
+	is_elsewhere = sk->src_port == packet->port && has_no_socket_here(skb, packet);
+	if (flow)
+		flow->home = is_elsewhere ? HOME_ELSEWHERE : HOME_HERE;
+	return is_elsewhere;
+}
+
 SEC("tc")
 int weir_classify(struct __sk_buff *skb)
 {
@@ -676,8 +722,13 @@ int weir_classify(struct __sk_buff *skb)
 	if (!counters)
 		return TC_ACT_UNSPEC;
 	// Packets that close a connection stay behind its data: if a FIN overtakes data, the data is considered lost.
-	if (tcp && (packet.payload_bytes || is_closing))
+	if (tcp && (packet.payload_bytes || is_closing)) {
 		flow = bpf_sk_storage_get(&weir_flows, sk, 0, packet.payload_bytes ? BPF_SK_STORAGE_GET_F_CREATE : 0);
+		if (unlikely(is_elsewhere(skb, &packet, sk, flow))) {
+			classify_tracked(skb, &packet);
+			return TC_ACT_UNSPEC;
+		}
+	}
 	if (flow && packet.payload_bytes)
 		classify_data(skb, sk, tcp, flow, &packet, counters);
 	if (flow && is_closing) {

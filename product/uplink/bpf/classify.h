@@ -114,6 +114,9 @@ enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_KNOWN = 2, PHASE_UNKNOWN 
 // A connection may end with a response of unknown size, which is counted once.
 enum seen { UNSEEN = 0, SEEN = 1, CLOSED = 2 };
 
+// Whether the socket of a connection is in the interface's own network namespace.
+enum home { HOME_UNKNOWN = 0, HOME_HERE = 1, HOME_ELSEWHERE = 2 };
+
 // Bytes stored of a line that is split between packets: enough for `Content-Length:` with its value.
 #define KEPT_WORDS 5
 #define KEPT_BYTES (KEPT_WORDS * 8)
@@ -136,6 +139,7 @@ struct flow {
 	// Number of bytes stored of the head's line that is being read.
 	__u8 kept;
 	__u8 has_length;
+	__u8 home;
 	__u16 status;
 	// When its last packet left, in units of 2^20 ns.
 	__u32 last;

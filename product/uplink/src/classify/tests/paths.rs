@@ -95,39 +95,40 @@ fn tcp_is_found_behind_extension_headers() {
 fn beyond<T: Send + 'static>(near: &str, network: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
     run(&format!("ip link add {near} type veth peer name {near}-far"));
     run(&format!("ip addr add {network}.1/24 dev {near}"));
+    run(&format!("ip link set {near} up"));
     let route = format!("ip route add default via {network}.1");
-    apart(near, &format!("{network}.2/24"), Some(route), make)
+    apart(&format!("{near}-far"), &format!("{network}.2/24"), Some(route), make)
 }
 
 /// Makes a socket in a separate network like [`beyond`], at a port of the bridge.
 fn bridged<T: Send + 'static>(near: &str, address: &str, make: impl FnOnce() -> T + Send + 'static) -> T {
     run(&format!("ip link add {near} type veth peer name {near}-far"));
-    run(&format!("ip link set {near} master weir-br"));
-    apart(near, address, None, make)
+    run(&format!("ip link set {near} up master weir-br"));
+    apart(&format!("{near}-far"), address, None, make)
 }
 
+/// Makes a socket in a separate network, into which this interface moves.
 fn apart<T: Send + 'static>(
-    near: &str,
+    far: &str,
     address: &str,
     route: Option<String>,
     make: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    run(&format!("ip link set {near} up"));
     let (is_apart, apart) = mpsc::channel();
     let (is_moved, moved) = mpsc::channel();
-    let (far, address) = (format!("{near}-far"), address.to_string());
+    let (moving, address) = (far.to_string(), address.to_string());
     let thread = std::thread::spawn(move || {
         // SAFETY: no memory is touched; the network namespace changes only for this thread.
         let (status, thread) = unsafe { (libc::unshare(libc::CLONE_NEWNET), libc::gettid()) };
         assert_eq!(status, 0);
         is_apart.send(thread).unwrap();
         moved.recv().unwrap();
-        run(&format!("ip addr add {address} dev {far}"));
-        run(&format!("ip link set {far} up"));
+        run(&format!("ip addr add {address} dev {moving}"));
+        run(&format!("ip link set {moving} up"));
         route.iter().for_each(|route| run(route));
         make()
     });
-    run(&format!("ip link set {near}-far netns {}", apart.recv().unwrap()));
+    run(&format!("ip link set {far} netns {}", apart.recv().unwrap()));
     is_moved.send(()).unwrap();
     thread.join().unwrap()
 }
@@ -201,6 +202,30 @@ fn flows_of_a_bridged_container_are_ordered() {
         let clients =
             bridged("client", "198.18.3.3/24", || [(); 2].map(|()| TcpStream::connect(("198.18.3.2", PORT)).unwrap()));
         a_young_flow_goes_before_an_old_one("client", &listener, clients);
+    });
+}
+
+/// Its packets have a socket, which the follower does not list. A listener of this host at the same port is none.
+#[test]
+fn flows_of_a_container_with_macvlan_are_followed() {
+    in_own_network(|| {
+        let _other = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
+        run("ip link add client type veth peer name client-far");
+        run("ip link set client up");
+        run("ip link add link client name server type macvlan mode bridge");
+        let listener = apart("server", "198.18.2.3/24", None, || TcpListener::bind(("198.18.2.3", PORT)).unwrap());
+        let client = apart("client-far", "198.18.2.2/24", None, || TcpStream::connect(("198.18.2.3", PORT)).unwrap());
+        let mut pair = Pair { server: listener.accept().unwrap().0, client };
+        let interface = Interface::by_name("client").unwrap();
+        attach(&interface, &wanted(Policy::Psjf)).unwrap();
+        let site = Site { interface };
+        let counted = site.during(|| pair.answer(&[&[1; 100_000]]));
+        assert!(counted.by_flow > 0 && counted.forwarded == 0 && counted.responses == 0, "{counted:?}");
+        let Some(watch) = ForwardedWatch::open(&site.interface).unwrap() else { return };
+        let mut acked = vec![];
+        watch.read(|connection| acked.push(connection.info.acked_bytes));
+        let is_followed = matches!(acked[..], [bytes] if bytes > 90_000);
+        assert!(is_followed || Hook::of_new(&site.interface).unwrap() != Hook::Tcx, "{acked:?}");
     });
 }
 
