@@ -196,7 +196,7 @@ impl Estimator {
         let notice = self.found.on_line(now, line);
         // At half of the line's rate the queue is gone after twice its delay, unless others add to it. The round trips of
         // a second may show a queue that this interval's do not.
-        let shown = if let Signal::Delay(shown) = signal { shown } else { Nanos::ZERO };
+        let shown = if let Signal::Delay(shown) = signal { shown } else { self.unseen.fall.clear_delay() };
         let drain_for = Nanos(2 * self.queue_now(now, line).max(shown).0);
         let drain_for = if let Signal::Loss(_) = signal { drain_for.max(DRAIN_UNSEEN) } else { drain_for };
         self.phase = Phase::Draining { until: now + drain_for.min(DRAIN_MAX), then, is_probe: false };
@@ -224,6 +224,7 @@ impl Estimator {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clients::{DelayBounds, Kind};
     use super::super::{Bounds, Look};
     use super::*;
 
@@ -232,10 +233,20 @@ mod tests {
     /// Few round trips show a queue in a second, and most intervals have none of them.
     #[test]
     fn a_queue_that_this_interval_does_not_show_is_drained() {
-        let mut estimator = Estimator::new(Bounds::told("10mbit".parse().unwrap()));
-        let measure = Measure { line: 8_000_000, is_full: true };
-        let _ = estimator.cut(MS(1000), 0, Signal::Delay(MS(50)), Some(measure)).unwrap();
-        assert!(matches!(estimator.phase, Phase::Draining { until, .. } if until == MS(1100)), "{:?}", estimator.phase);
+        let cut = |estimator: &mut Estimator, signal| {
+            let measure = Measure { line: 8_000_000, is_full: true };
+            let _ = estimator.cut(MS(1000), 0, signal, Some(measure)).unwrap();
+            let Phase::Draining { until, .. } = estimator.phase else { panic!("{:?}", estimator.phase) };
+            until
+        };
+        let new = || Estimator::new(Bounds::told("10mbit".parse().unwrap()));
+        assert_eq!(cut(&mut new(), Signal::Delay(MS(50))), MS(1100));
+        let mut estimator = new();
+        for (client, kind) in [(1, Kind::Vague), (2, Kind::Handshake), (2, Kind::Handshake)] {
+            let bounds = DelayBounds { at_least: MS(40), at_most: MS(40), kind, noise: MS(0) };
+            estimator.unseen.fall.on_round_trip(client, bounds, MS(5));
+        }
+        assert_eq!(cut(&mut estimator, Signal::Plateau(900)), MS(1080));
     }
 
     #[test]

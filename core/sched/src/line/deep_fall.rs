@@ -141,6 +141,11 @@ impl Fall {
         is_in_doubt
     }
 
+    /// Returns the mean delay of the queue that the few round trips that are not vague show; zero without one.
+    pub fn clear_delay(&self) -> Nanos {
+        self.queue().filter(|queue| queue.is_clear).map_or(Nanos::ZERO, |queue| queue.delay)
+    }
+
     /// Returns the queue that stood, if one did: two clients, or the only one, have enough round trips, and most round
     /// trips of every such client were delayed. Clients with vague round trips count only if there are no others.
     fn queue(&self) -> Option<Queue> {
