@@ -119,8 +119,10 @@ impl Estimator {
     fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
         let is_gone = match trial.signal {
             Signal::Delay(before) => {
-                let delay = self.evidence.delay()?.delay;
-                delay <= self.threshold().max(Nanos(before.0 / 2)) || self.history.is_unqueued(UNQUEUED_INTERVALS)
+                let (delay, threshold) = (self.evidence.delay()?.delay, self.threshold());
+                let unqueued = if self.evidence.is_queued(threshold) { 0 } else { trial.unqueued + 1 };
+                self.trial = Some(Trial { unqueued, ..trial });
+                delay <= threshold.max(Nanos(before.0 / 2)) || unqueued >= UNQUEUED_INTERVALS
             }
             Signal::Loss(before) => !trial.arrived && self.arrives() || lost?.permille <= before / 4,
             Signal::Plateau(_) => true,
@@ -178,10 +180,10 @@ impl Estimator {
         // The maximum of several rates is by chance a little more than the line's rate.
         let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
         let line = line.min(pace / 1000 * again).max(self.bounds.floor());
-        let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
+        let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0, unqueued: 0 };
         let trial = self.trial.unwrap_or(first);
         let cuts = trial.cuts + 1;
-        self.trial = Some(Trial { cuts, ..trial });
+        self.trial = Some(Trial { cuts, unqueued: 0, ..trial });
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over, peak);
         self.unseen.fall.on_cut();

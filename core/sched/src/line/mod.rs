@@ -179,6 +179,8 @@ struct Trial {
     /// True if everything arrived before the cut; in that case losses happen on the clients' paths.
     arrived: bool,
     cuts: u32,
+    /// The number of intervals in a row, until now, whose round trips showed no queue.
+    unqueued: usize,
 }
 
 impl Estimator {
