@@ -23,7 +23,7 @@ def trace(
 ) -> pa.Table:
     """Reads a request log, gzipped or not: a table of `arrival_ns`, `size_bytes`, `status` and `client`.
 
-    The formats are those of `weirlab load --trace`: World Cup 98, common and combined logs, CSV; the content shows which, or `format`
+    The formats are those of `load --trace`: World Cup 98, common and combined logs, CSV; the content shows which, or `format`
     says it. Requests are sorted by time, so that times that go back are put in order; the first is at 0, and gaps stay. Where
     all times are whole seconds, arrivals are spread inside each by `seed`. Requests without a body, and those whose status is
     not 200, are left out unless `everything` is asked for. Lines that cannot be read (a size above 1 PiB, say) are passed over
