@@ -159,7 +159,7 @@ fn proxies_of_a_site() {
             "to=['h2c://a:1', 'a:2']",
             "f:3:18: site.proxy.to has `a:2` together with `h2c://a:1`: expected upstreams of one protocol, all with h2c://",
         ),
-        ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
+        ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream without a path;"),
         (
             "to=['app:1']\ntls_ca='ca.pem'\ntls_server_name='a'",
             "f:4:8: site.proxy.tls_ca without an upstream over TLS: expected https:// or h2:// before one",

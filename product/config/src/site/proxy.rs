@@ -319,6 +319,8 @@ const OTHER_SCHEMES: [(&str, &str); 4] = [
     ("h2c:/", "h2c://HOST:PORT or h2c:unix:/PATH, for example h2c://127.0.0.1:50051"),
 ];
 
+const NO_PATH: &str = "an upstream without a path; strip_prefix and [[site.rewrite]] change the paths of its requests";
+
 impl UpstreamAddress {
     /// Returns true if the upstream's host is a name that must be resolved.
     pub fn is_named(&self) -> bool {
@@ -353,7 +355,7 @@ impl UpstreamAddress {
         if is_usual { host } else { format!("{host}:{port}") }
     }
 
-    /// Parses a port, a host and a port, or `unix:` and the path of a socket. The text may start with `http://`,
+    /// Parses a port, a host and a port, or `unix:` and the path of a socket. The text may start with `http://` (port 80),
     /// `https://` (TLS), `h2c://` (HTTP/2; `h2c:unix:` for a socket), `h2://` (HTTP/2 over TLS), or `fastcgi://`, whose
     /// slashes may be left out (`fastcgi:127.0.0.1:9000`, `fastcgi:unix:`).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
@@ -364,9 +366,16 @@ impl UpstreamAddress {
             Some(("fastcgi", rest)) if rest.starts_with("unix:") => (UpstreamVersion::FastCgi, socket(rest)?),
             Some(("fastcgi", rest)) => (UpstreamVersion::FastCgi, responder_socket(rest)?),
             Some(("https", rest)) if rest.starts_with("//") => (UpstreamVersion::Http1, over_tls(&rest[2..])?),
-            _ => (UpstreamVersion::Http1, socket(text.strip_prefix("http://").unwrap_or(text))?),
+            Some(("http", rest)) if rest.starts_with("//") => (UpstreamVersion::Http1, in_clear(&rest[2..])?),
+            _ => (UpstreamVersion::Http1, socket(text)?),
         };
         Some(UpstreamAddress { version, socket })
+    }
+
+    /// Returns true if the text is an upstream, except for the path of a URL, as `proxy_pass` of nginx has it.
+    fn has_path(text: &str) -> bool {
+        let path_at = text.find("://").and_then(|at| Some(at + 3 + text[at + 3..].find('/')?));
+        path_at.is_some_and(|at| UpstreamAddress::new(&text[..at]).is_some())
     }
 }
 
@@ -392,6 +401,11 @@ fn responder_socket(text: &str) -> Option<UpstreamSocket> {
     }
 }
 
+fn in_clear(authority: &str) -> Option<UpstreamSocket> {
+    let host = authority.strip_suffix('/').unwrap_or(authority);
+    socket(authority).or_else(|| Some(UpstreamSocket::Tcp(host_of(host)?, HTTP_PORT)))
+}
+
 fn over_tls(authority: &str) -> Option<UpstreamSocket> {
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     Some(match host_and_port(authority) {
@@ -405,9 +419,9 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
     Some((host_of(host)?, port_of(port)?))
 }
 
-/// The host without brackets.
+/// The host without brackets. Digits alone would be a port in the wrong place.
 fn host_of(text: &str) -> Option<String> {
-    HostName::new(text)?;
+    HostName::new(text).filter(|_| !text.bytes().all(|byte| byte.is_ascii_digit()))?;
     Some(text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text).into())
 }
 
@@ -421,6 +435,9 @@ impl FromText for UpstreamAddress {
 
     fn from_text(text: &str) -> Result<UpstreamAddress, Wrong> {
         UpstreamAddress::new(text).ok_or_else(|| {
+            if UpstreamAddress::has_path(text) {
+                return Wrong::Expected(NO_PATH.into());
+            }
             let other = OTHER_SCHEMES.iter().find(|(scheme, _)| text.starts_with(scheme));
             other.map_or(Wrong::Form, |(_, expected)| Wrong::Expected((*expected).into()))
         })
@@ -476,6 +493,10 @@ mod tests {
             ("192.0.2.1:1", "192.0.2.1:1"),
             ("[::1]:65535", "[::1]:65535"),
             ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("http://app.internal", "app.internal:80"),
+            ("http://192.0.2.1/", "192.0.2.1:80"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://:3000", "127.0.0.1:3000"),
             ("https://app.internal:8443/", "https://app.internal:8443"),
             ("https://app.internal", "https://app.internal:443"),
             ("https://[::1]", "https://[::1]:443"),
@@ -504,13 +525,15 @@ mod tests {
             ":65536",
             "::1:80",
             "a b:1",
-            "http://a:1/x",
+            "http://",
+            "http://a:",
+            "http://65536",
+            "https://3000",
             "unix:run",
             "unix:",
             "ftp://a:1",
             "https://",
             "https://:443",
-            "https://a:1/x",
             "https://a:0",
             "https://a b",
             "+1",
@@ -531,6 +554,14 @@ mod tests {
         ] {
             assert_eq!(UpstreamAddress::new(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_path_of_an_upstream_is_named() {
+        for text in ["http://a:1/x", "http://app.internal/x/", "https://a:1/x", "h2://a/x", "https://[::1]:8443/x?y"] {
+            assert_eq!(UpstreamAddress::from_text(text), Err(Wrong::Expected(NO_PATH.into())), "{text}");
+        }
+        assert_eq!(UpstreamAddress::from_text("ftp://a:1/x"), Err(Wrong::Form));
     }
 
     /// A proxy of a flag is that of a table with only its upstreams.
