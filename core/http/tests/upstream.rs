@@ -151,7 +151,8 @@ fn lines_that_are_faults() {
         (start("HTTP/1.1  200 OK"), line),
         (start("HTTP/1.1 200 O\0K"), line),
         (start("HTTP/1.1 200 OK\r"), line),
-        (start("HTTP/1.2 200 OK"), version),
+        (start("HTTP/1.10 200 OK"), version),
+        (start("HTTP/1.x 200 OK"), version),
         (start("HTTP/2 200 OK"), version),
         (start("\r\nHTTP/1.1 200 OK"), version),
         ("SSH-2.0-OpenSSH_9\r\n".into(), version),
@@ -209,7 +210,14 @@ fn lines_that_are_no_field_are_left_out() {
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(fields, [(&b"X"[..], &b"y"[..]), (b"Content-Length", b"2")], "{line:?}");
     }
-    for start in ["HTTP/1.1 404", "HTTP/1.1 404 ", "HTTP/1.1 404 a\x01b", "HTTP/1.1 404 \u{e9}"] {
+    for start in [
+        "HTTP/1.1 404",
+        "HTTP/1.1 404 ",
+        "HTTP/1.1 404 a\x01b",
+        "HTTP/1.1 404 \u{e9}",
+        "HTTP/1.2 404 No",
+        "HTTP/1.9 404",
+    ] {
         assert_eq!(head(&format!("{start}\r\n\r\n")).status, Status(404), "{start:?}");
     }
     let (name, value) = ("a malformed field name", "a control character in a field value");

@@ -241,11 +241,12 @@ fn framing(status: u16, method: Method, is_chunked: bool, content_length: Option
 }
 
 /// Repairs the head of an old program by removing parts that parsers reject and that are not forwarded anyway: the
-/// reason phrase, and malformed lines that cannot frame the message. Returns `None` if the fault has another cause, or
-/// if other readers may divide the head into other lines.
+/// reason phrase, and malformed lines that cannot frame the message. A later minor version becomes 1.1 (RFC 9110
+/// section 2.5). Returns `None` if the fault has another cause, or if other readers may divide the head into other lines.
 fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamFault>> {
     let ends_elsewhere = |pair: &[u8]| pair[0] == 0 || pair[0] == b'\r' && pair[1] != b'\n';
-    let is_cause = [WRONG_NAME, WRONG_VALUE, WRONG_STATUS_LINE].contains(&fault);
+    let is_later = fault == OTHER_VERSION && matches!(head.get(START.len()..), Some([b'2'..=b'9', b' ', ..]));
+    let is_cause = is_later || [WRONG_NAME, WRONG_VALUE, WRONG_STATUS_LINE].contains(&fault);
     if !is_cause || head.windows(2).any(ends_elsewhere) {
         return None;
     }
@@ -255,6 +256,9 @@ fn mended(head: &[u8], fault: UpstreamFault) -> Option<Result<Vec<u8>, UpstreamF
     match start.get(STATUS_BYTES) {
         Some(b' ') => out.extend([&start[..STATUS_BYTES], b"\r\n"].concat()),
         _ => out.extend_from_slice(start),
+    }
+    if is_later {
+        out[START.len()] = b'1';
     }
     while let Some(line) = lines.next() {
         let begin = out.len();
