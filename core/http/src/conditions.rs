@@ -89,7 +89,8 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
         !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
     } else {
         // An invalid date is ignored (section 13.1.4).
-        fields.if_unmodified_since.and_then(date::parse).is_some_and(|since| modified > since)
+        let since = fields.if_unmodified_since.and_then(date::parse);
+        modified.zip(since).is_some_and(|(modified, since)| modified > since)
     };
     if failed {
         return Some(Verdict::PreconditionFailed);
@@ -97,7 +98,8 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     let same = if fields.if_none_match.is_some() {
         request.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
     } else {
-        fields.if_modified_since.and_then(date::parse).is_some_and(|since| modified <= since)
+        let since = fields.if_modified_since.and_then(date::parse);
+        modified.zip(since).is_some_and(|(modified, since)| modified <= since)
     };
     same.then_some(Verdict::NotModified)
 }
@@ -113,15 +115,16 @@ fn if_range_holds(request: &Request, entity: &Entity) -> bool {
         None => true,
         Some(tag) if tag.starts_with(b"\"") => tag == entity.etag.as_bytes(),
         Some(value) => {
-            let is_strong = date::seconds(entity.now) as i64 > last_modified(entity);
-            is_strong && date::parse(value) == Some(last_modified(entity))
+            let is_strong = |&modified: &i64| date::seconds(entity.now) as i64 > modified;
+            last_modified(entity).filter(is_strong).is_some_and(|modified| date::parse(value) == Some(modified))
         }
     }
 }
 
-/// Returns the Last-Modified to send: whole seconds since 1970, never negative.
-fn last_modified(entity: &Entity) -> i64 {
-    date::seconds(entity.last_modified) as i64
+/// Returns the Last-Modified that is sent: whole seconds since 1970. Without one, conditions with a date are ignored
+/// (RFC 9110 sections 13.1.3 and 13.1.4).
+fn last_modified(entity: &Entity) -> Option<i64> {
+    date::is_known(entity.last_modified).then(|| date::seconds(entity.last_modified) as i64)
 }
 
 /// The two comparisons of RFC 9110 section 8.8.3.2. Our tags are strong, so only the client's may be weak.
@@ -232,17 +235,31 @@ mod tests {
         }
     }
 
-    /// Reproducible archives have such dates: an earlier date must compare as earlier, not as equal.
+    fn of_1970(seconds: u64, lines: &str) -> Verdict {
+        let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n");
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        let (last_modified, now) = (UNIX_EPOCH + Duration::from_secs(seconds), UNIX_EPOCH + Duration::from_secs(99));
+        evaluate(&request, &Entity { len: 100, etag: "\"v\"", last_modified, now })
+    }
+
+    /// An earlier date, even one before 1970, must compare as earlier, not as equal.
     #[test]
-    fn a_file_from_the_first_second_of_1970() {
-        let of_1970 = |line: &str| {
-            let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
-            let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
-            evaluate(&request, &Entity { len: 1, etag: "\"v\"", last_modified: UNIX_EPOCH, now: UNIX_EPOCH })
-        };
-        assert_eq!(of_1970("If-Modified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);
-        assert_eq!(of_1970("If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), PreconditionFailed);
-        assert_eq!(of_1970("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT"), NotModified);
+    fn a_file_from_the_first_seconds_of_1970() {
+        assert_eq!(of_1970(2, "If-Modified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);
+        assert_eq!(of_1970(2, "If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), PreconditionFailed);
+        assert_eq!(of_1970(2, "If-Modified-Since: Thu, 01 Jan 1970 00:00:02 GMT"), NotModified);
+    }
+
+    /// All versions of a file in a store of Nix have the same time, so a client's copy may be another version.
+    #[test]
+    fn a_time_that_says_nothing_meets_no_condition() {
+        for seconds in [0, 1] {
+            let same = format!("Thu, 01 Jan 1970 00:00:0{seconds} GMT");
+            assert_eq!(of_1970(seconds, &format!("If-Modified-Since: {same}")), Whole);
+            assert_eq!(of_1970(seconds, "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"), Whole);
+            assert_eq!(of_1970(seconds, "If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"), Whole);
+            assert_eq!(of_1970(seconds, &format!("Range: bytes=0-9\r\nIf-Range: {same}")), Whole);
+        }
     }
 
     #[test]

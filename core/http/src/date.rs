@@ -49,6 +49,12 @@ pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().min(SECONDS_MAX))
 }
 
+/// Returns true if a time of modification says when a file was modified. Nix, OSTree and reproducible archives set all
+/// times to 0 or 1 second after 1970.
+pub(crate) fn is_known(modified: SystemTime) -> bool {
+    seconds(modified) > 1
+}
+
 /// The length of the calendar's cycle in years; the next constant is the same in seconds. After it, days of the year
 /// and of the week repeat.
 const CALENDAR_YEARS: u32 = 400;

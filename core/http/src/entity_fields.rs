@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::fields::{FieldIter, FieldList};
-use crate::{HttpDate, lines};
+use crate::{HttpDate, date, lines};
 
 /// The fields of a file, made once for all responses that send it: Content-Type (and Content-Encoding), then ETag,
 /// Last-Modified, Accept-Ranges and Vary, then Content-Length.
@@ -25,6 +25,7 @@ pub struct Described<'a> {
     /// The content coding of its bytes (RFC 9110 section 8.4).
     pub coding: Option<&'a str>,
     pub etag: &'a str,
+    /// There is no Last-Modified if it is at most 1 second after 1970: browsers would not ask for such a file for years.
     pub last_modified: SystemTime,
     pub bytes: u64,
     /// Ranges of the file are served.
@@ -49,13 +50,14 @@ impl EntityFields {
     }
 
     pub fn of(file: &Described) -> EntityFields {
-        let (date, mut digits) = (HttpDate::new(file.last_modified), itoa::Buffer::new());
+        let (modified, mut digits) = (HttpDate::new(file.last_modified), itoa::Buffer::new());
         let coding = file.coding.unwrap_or_default().as_bytes();
         let of_type = [("Content-Type", file.mime.as_bytes()), ("Content-Encoding", coding)];
         let ranges = file.has_ranges.then_some(("Accept-Ranges", &b"bytes"[..]));
         let vary = file.vary.map(|field| ("Vary", field.as_bytes()));
-        let tag_and_date = [("ETag", file.etag.as_bytes()), ("Last-Modified", &date.as_bytes()[..])];
-        let validators: Vec<_> = tag_and_date.into_iter().chain(ranges).chain(vary).collect();
+        let dated = date::is_known(file.last_modified).then_some(("Last-Modified", &modified.as_bytes()[..]));
+        let tag = [("ETag", file.etag.as_bytes())];
+        let validators: Vec<_> = tag.into_iter().chain(dated).chain(ranges).chain(vary).collect();
         let groups: [&[(&str, &[u8])]; 3] = [
             &of_type[..if file.coding.is_some() { 2 } else { 1 }],
             &validators,
@@ -114,8 +116,14 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{Response, Status};
+
+    fn of_1994() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+    }
 
     fn names(shared: Shared) -> Vec<String> {
         let response = Response::new(Status::OK, ()).of(shared);
@@ -124,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_an_entity_are_those_its_response_needs() {
-        let fields = EntityFields::new("text/html", "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        let fields = EntityFields::new("text/html", "\"5-a\"", of_1994(), 5);
         let validators = ["ETag", "Last-Modified", "Accept-Ranges"];
         assert_eq!(names(fields.validators()), validators);
         assert_eq!(names(fields.part()), [&["Content-Type"], &validators[..]].concat());
@@ -133,7 +141,7 @@ mod tests {
             mime: "image/svg+xml",
             coding: Some("gzip"),
             etag: "\"5-a\"",
-            last_modified: SystemTime::UNIX_EPOCH,
+            last_modified: of_1994(),
             bytes: 5,
             has_ranges: true,
             vary: None,
@@ -143,11 +151,16 @@ mod tests {
         // A cache that updates a stored response by a 304 needs the deciding field (RFC 9110 section 15.4.5).
         let chosen = EntityFields::of(&Described { has_ranges: false, vary: Some("Accept-Encoding"), ..described });
         assert_eq!(names(chosen.validators()), ["ETag", "Last-Modified", "Vary"]);
+        for seconds in [0, 1] {
+            let last_modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            let undated = EntityFields::of(&Described { last_modified, ..described });
+            assert_eq!(names(undated.validators()), ["ETag", "Accept-Ranges"]);
+        }
     }
 
     #[test]
     fn the_text_says_the_same_as_the_fields() {
-        let fields = EntityFields::new("text/x\n", "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        let fields = EntityFields::new("text/x\n", "\"5-a\"", of_1994(), 5);
         for shared in [fields.whole(), fields.part(), fields.validators(), Shared::default()] {
             let mut lines = Vec::new();
             shared.iter().for_each(|(name, value)| lines::line(&mut lines, name, value));

@@ -13,6 +13,7 @@ mod cache;
 mod cache_limits;
 mod entries;
 mod entry;
+mod etag;
 #[cfg(test)]
 pub(crate) mod fake_disk;
 mod hashed;
