@@ -14,10 +14,7 @@ use super::{Config, StartError, config::is_spooling};
 use crate::disk::SpoolConfig;
 use crate::sandbox::{Granted, Reach, below_root, folders_of, refuse_calls, restrict_files};
 use crate::sites::{Certificate, SiteConfig, SitesError};
-
-/// The files that the C library reads to resolve a name: a reload resolves the names of upstreams again.
-const RESOLVER_FILES: [&str; 5] =
-    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+use crate::upstream::resolver::RESOLVER_FILES;
 
 /// The restrictions in force.
 #[derive(Debug, Default)]
@@ -70,7 +67,8 @@ fn reach(config: &Config) -> Reach {
         reach.writes.push(acme.folder.clone());
     }
     if config.acme.is_some() || upstreams.any(UpstreamAddress::is_named) {
-        reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file))));
+        let is_root = rustix::process::geteuid().is_root();
+        reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file), is_root)));
     }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
@@ -87,13 +85,14 @@ fn asks_over_tls(config: &Config) -> bool {
     access.filter_map(|access| access.auth.as_ref()).any(|auth| auth.url.to.speaks_tls())
 }
 
-/// The paths to allow for a resolver file: the file itself and, if it is a symlink to a file elsewhere, the folder of
-/// that file, where it is replaced.
-fn resolver_paths(file: &Path) -> Vec<PathBuf> {
+/// The paths to allow for a resolver file: the folder in which a new file replaces it, and if it is a symlink out of
+/// that, the folder of its target. Root, whom the rights of files do not stop, may read the file alone.
+fn resolver_paths(file: &Path, is_root: bool) -> Vec<PathBuf> {
     let made = file.canonicalize().ok().and_then(|made| made.parent().map(PathBuf::from));
     let elsewhere =
         made.filter(|folder| Some(folder.as_path()) != file.parent()).and_then(|folder| below_root(&folder));
-    [Some(file.into()), elsewhere].into_iter().flatten().collect()
+    let own = if is_root { Some(file) } else { file.parent() };
+    [own.map(PathBuf::from), elsewhere].into_iter().flatten().collect()
 }
 
 /// If the path to a folder contains a symlink, returns the folder that contains the symlink's target, and probably its
@@ -204,6 +203,21 @@ mod tests {
         for dir in ["/", "/etc", "/var/log"] {
             assert_eq!(above(Path::new(dir)), None, "{dir}");
         }
+    }
+
+    /// Network managers replace `resolv.conf`, and editors `hosts`.
+    #[test]
+    fn a_resolver_file_may_be_replaced_in_its_folder() {
+        let folder = Folder::new();
+        folder.put("run/resolv.conf", "");
+        folder.put("etc/hosts", "");
+        let (run, etc) = (folder.path("run").canonicalize().unwrap(), folder.path("etc"));
+        let link = etc.join("resolv.conf");
+        std::os::unix::fs::symlink("../run/resolv.conf", &link).unwrap();
+        let hosts = etc.canonicalize().unwrap().join("hosts");
+        assert_eq!(resolver_paths(&hosts, false), [hosts.parent().unwrap()]);
+        assert_eq!(resolver_paths(&hosts, true), [hosts.as_path()]);
+        assert_eq!(resolver_paths(&link, false), [etc.as_path(), &run]);
     }
 
     #[test]

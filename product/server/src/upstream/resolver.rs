@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::{UpstreamAddress, UpstreamSocket};
+use rustix::fs::Access;
 
+/// Files that the C library reads to resolve a name.
+pub const RESOLVER_FILES: [&str; 5] =
+    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 /// The time between two lookups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
 /// The maximum number of concurrent lookups. Further names wait until one ends.
@@ -73,8 +78,26 @@ pub struct Found {
 
 impl Default for Names {
     fn default() -> Names {
-        Names::by(|name| (name.host.as_str(), name.port).to_socket_addrs().map(Iterator::collect))
+        Names::by(|name| {
+            let found = (name.host.as_str(), name.port).to_socket_addrs();
+            found.map(Iterator::collect).map_err(|error| match replaced(&RESOLVER_FILES) {
+                Some(file) => io::Error::other(format!("{error}; {file}")),
+                None => error,
+            })
+        })
     }
+}
+
+/// Returns the cause if one of these files cannot be opened although the rights of files allow it: another file has
+/// taken its place, which the sandbox does not know.
+fn replaced(files: &[&str]) -> Option<String> {
+    let is_readable = |file: &&&str| rustix::fs::access(**file, Access::READ_OK).is_ok();
+    let is_denied =
+        |file: &&&str| File::open(**file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    let file = files.iter().filter(is_readable).find(is_denied)?;
+    Some(format!(
+        "`{file}` was replaced, and the sandbox of a server of root does not allow the new file: run `weir upgrade`"
+    ))
 }
 
 impl fmt::Debug for Names {
