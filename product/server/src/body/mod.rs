@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use http::http1::Delimiter;
+use http::http1::{Delimiter, LAST_CHUNK};
 use http::{Length, Trailers};
 use units::memory::{Account, Counted};
 
@@ -142,8 +142,11 @@ impl From<Piece> for Body {
 
 impl From<Pipe> for Body {
     fn from(mut pipe: Pipe) -> Body {
-        let trailers = pipe.take_trailers();
-        Body { trailers, ..Piece::Pipe(Box::new(pipe)).into() }
+        let (trailers, has_chunk) = (pipe.take_trailers(), pipe.has_trailers());
+        let piece = Piece::Pipe(Box::new(pipe));
+        // Trailers that follow the last chunk are written when the body is framed, even if it has no bytes.
+        let front = (has_chunk || !piece.is_empty()).then_some(piece);
+        Body { front, trailers, ..Body::default() }
     }
 }
 
@@ -273,9 +276,12 @@ impl Body {
 
     /// Frames the body for HTTP/1.1. A file, and any body that ends by its length, is not changed.
     pub fn delimited(mut self, delimiter: Delimiter) -> Body {
-        if let Some(pipe) = self.pipe_mut() {
-            pipe.delimit(delimiter);
+        match self.pipe_mut() {
+            Some(pipe) => pipe.delimit(delimiter),
+            None if delimiter == Delimiter::LastChunk => self.push(Piece::Bytes(LAST_CHUNK.to_vec())),
+            None => {}
         }
+        self.advance(0);
         self
     }
 

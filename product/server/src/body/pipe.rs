@@ -174,6 +174,8 @@ impl Pipe {
             if self.is_finished {
                 self.end_chunks();
             }
+        } else if self.trailing == Trailing::InChunks {
+            self.trailers = None;
         }
     }
 

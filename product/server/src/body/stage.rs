@@ -96,6 +96,7 @@ impl Staged {
         if let Some(pipe) = source.pipe_mut() {
             out = out.trailing(pipe.pass_trailers());
             source.trailers = pipe.take_trailers().or(source.trailers);
+            source.advance(0);
         }
         let (tally, charge) = (Arc::default(), Charge::default());
         Staged { source, stage, out, is_unflushed: false, has_ended: false, tally, charge }

@@ -117,6 +117,27 @@ fn trailers_reach_a_client_that_asks_for_them() {
     assert_eq!((response.field("Content-Length"), response.field("Sum")), (Some("5"), None));
 }
 
+/// Such a response once had no last chunk: the client took the next response for a chunk.
+#[test]
+fn an_empty_body_with_trailers_has_its_last_chunk() {
+    let parts = ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "0\r\nSum: 1\r\n\r\n"];
+    let upstream = Upstream::start(move |_, socket| answer(socket, &[parts.concat().as_bytes()]));
+    let server = proxy(&upstream.address.to_string(), &[]);
+    let mut client = server.connect();
+    for (field, behind) in [("TE: trailers", "Sum: 1\r\n\r\n"), ("TE: trailers, gzip", "Sum: 1\r\n\r\n")] {
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\nConnection: te\r\n\r\n"));
+        let (status, head) = client.head();
+        assert!(status == 200 && head.contains("Transfer-Encoding: chunked"), "{head}");
+        assert_eq!(chunks(&mut client), (Vec::new(), behind.to_string()));
+    }
+    let response = client.get("/");
+    assert_eq!((response.field("Content-Length"), response.field("Sum")), (Some("0"), None));
+    client.send("GET / HTTP/1.0\r\nTE: trailers\r\n\r\n");
+    assert_eq!(client.head().0, 200);
+    assert!(client.rest().is_empty());
+    server.assert_alive();
+}
+
 #[test]
 fn the_log_names_the_upstream() {
     let upstream = Upstream::start(of_size);
