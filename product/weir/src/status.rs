@@ -105,7 +105,8 @@ fn said(told: &Value) -> Vec<String> {
     let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
     let is_counted = told["sizes"].as_array().is_some_and(|sizes| !sizes.is_empty());
     let times = if is_counted { aligned(&sizes(told)) } else { vec![UNCOUNTED.to_string()] };
-    let mut lines = [vec![uplink(told)], worth(told).into_iter().collect(), times].concat();
+    let uncompared = uncompared(told).map(String::from).into_iter().collect();
+    let mut lines = [vec![uplink(told)], worth(told).into_iter().collect(), times, uncompared].concat();
     if !classes.is_empty() {
         lines.extend(aligned(&[vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat()));
     }
@@ -172,6 +173,14 @@ pub fn uplink(told: &Value) -> String {
 /// Returns a sentence about the gain from the order; `None` if nothing was counted or no times differ.
 pub fn worth(told: &Value) -> Option<String> {
     told["order"]["text"].as_str().map(String::from)
+}
+
+/// Returns why the columns about turns are empty, if responses have ended and none was compared.
+pub fn uncompared(told: &Value) -> Option<&'static str> {
+    let sizes = told["sizes"].as_array().map_or(&[][..], Vec::as_slice);
+    let has = |name: &str| sizes.iter().any(|of_size| of_size[name].as_f64().is_some_and(|count| count > 0.0));
+    (has("responses") && !has("compared"))
+        .then_some("no response is compared: those of programs are not, nor those sent without a pace")
 }
 
 /// Returns the rows of a table: the times of complete responses by size, and the times that they would have had if all

@@ -41,6 +41,7 @@ pub fn page(pid: u32, told: &Value, lately: Option<(Duration, &Value)>, screen_r
     }
     let sizes = status::sizes(told).into_iter().map(Vec::from).collect();
     blocks.push(Block::Table(Table { rows: sizes, spare: &[1, 4, 2] }));
+    blocks.extend(status::uncompared(told).map(|why| Block::Text(why.to_string(), Style::Plain)));
     blocks.push(Block::Gap);
     blocks.push(sites(told, lately));
     blocks
@@ -261,6 +262,17 @@ mod tests {
             "b     1          0.0       1    0       1.5",
         ];
         assert_eq!(lines, expected);
+    }
+
+    /// A server in front of programs compares nothing, and the columns about turns stay empty.
+    #[test]
+    fn why_nothing_is_compared_is_said() {
+        let mut of_programs = told(20, 0);
+        of_programs["sizes"] = json!([{ "size": "10KB", "responses": 4, "took_s": 0.1, "compared": 0 }]);
+        let said = |told: &Value| shown(told, None, 200).iter().any(|line| line.starts_with("no response is compared"));
+        assert!(said(&of_programs) && !said(&told(20, 0)));
+        of_programs["sizes"][0]["responses"] = 0.into();
+        assert!(!said(&of_programs), "nothing has ended");
     }
 
     #[test]
