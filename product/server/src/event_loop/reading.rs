@@ -118,10 +118,16 @@ impl<N: Net> Responder<N> {
     }
 
     /// Handles the end of the client's bytes. In a tunnel, the end is passed on to the upstream, which may continue to
-    /// send: `docker exec -i` gets its answer at that point.
+    /// send: `docker exec -i` gets its answer at that point. Once the upstream has ended, the rest of its response is
+    /// still sent.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
-        if conn.only_exchange().is_none_or(|id| !self.proxy.has_tunnel(id)) {
+        let id = conn.only_exchange();
+        if conn.is_sending() && id.is_some_and(|id| !self.proxy.has_transfer(id)) {
+            conn.input.is_readable = false;
+            return;
+        }
+        if id.is_none_or(|id| !self.proxy.has_tunnel(id)) {
             return self.close(at);
         }
         conn.input.is_readable = false;

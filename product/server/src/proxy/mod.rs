@@ -224,6 +224,11 @@ impl<N: Net> Proxy<N> {
         transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
     }
 
+    /// Returns true if an upstream has this exchange, and has not ended its response.
+    pub fn has_transfer(&self, id: ExchangeId) -> bool {
+        self.transfer(id).is_some()
+    }
+
     /// Returns true if this exchange is a tunnel.
     pub fn has_tunnel(&self, id: ExchangeId) -> bool {
         self.transfer(id).is_some_and(Transfer::is_tunnel)

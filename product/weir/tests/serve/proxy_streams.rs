@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{
-    Asked, Client, PATIENCE, Server, Site, Upstream, WRITE_PATHS, answer, get, run_to_end, weir_under,
+    Asked, Client, PATIENCE, Server, Site, Upstream, WRITE_PATHS, answer, answer_last, content, get, run_to_end,
+    weir_under,
 };
 
 /// Accepts the requested protocol and returns each byte.
@@ -59,6 +60,36 @@ fn a_websocket_loses_no_message_through_reloads() {
     }
     client.finish();
     client.assert_end();
+    server.assert_alive();
+}
+
+/// `docker exec -i` gets its output after the end of its input. The socket is full when the program ends, and each event
+/// that reports room in it reports the end of the input again: the last 64 KB were once dropped.
+#[test]
+fn a_client_that_has_ended_its_input_gets_all_of_the_output() {
+    const BYTES: usize = 1_000_000;
+    let upstream = Upstream::start(|_, socket| {
+        answer(socket, &[b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n"]);
+        assert_eq!(socket.read(&mut [0; 10]).unwrap_or(0), 0, "the end of the input");
+        answer_last(socket, &[&content(BYTES)])
+    });
+    let site = Site::new();
+    let text =
+        format!("[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\nto = [\"{}\"]\n", upstream.address);
+    site.write("weir.toml", text.as_bytes());
+    let server = Server::run(&site.path("weir.toml"));
+    for round in 0..10 {
+        let mut client = Client::connect_narrow(server.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+        assert_eq!(client.head().0, 101);
+        client.finish();
+        let mut came = Vec::new();
+        while came.len() < BYTES / 2 {
+            came.extend(client.body(1000));
+        }
+        came.extend(client.rest());
+        assert!(came == content(BYTES), "round {round}: {} bytes", came.len());
+    }
     server.assert_alive();
 }
 
