@@ -276,7 +276,8 @@ fn attaching_again_replaces_and_detaching_leaves_nothing() {
         assert_eq!((all.len(), all[0].place), (1, place));
         assert_eq!(all[0].settings.as_ref().unwrap().ports, [80, 443]);
         println!("classify psjf: {:?}", all[0].facts);
-        assert!(all[0].facts.instructions < 3100 && all[0].facts.verified_instructions < 200_000);
+        // Linux 6.18 makes 3,093 instructions of it, 7.3 makes 3,265.
+        assert!(all[0].facts.instructions < 3300 && all[0].facts.verified_instructions < 200_000);
         assert!(detach(&interface).unwrap());
         assert!(!detach(&interface).unwrap());
         assert_eq!(filter::look(&interface).unwrap(), filter::Filters::default());
