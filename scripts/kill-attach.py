@@ -15,7 +15,7 @@ SERVER, PORT, FETCH_BYTES, FETCH_S, GONE_S, TRIAL_S = "198.18.61.1", 80, 20_000,
 ATTACH = "attach uplink --rate 9mbit --no-watch --replace"
 APPLY = "apply --file {file}"
 SAVE = ATTACH + " --save={file}"
-CLASSES = '[[uplink.class]]\nname = "gold"\nmin_rate = "20%"\n[[uplink.class.rule]]\nport = 8443\n'
+CLASSES = '[[uplink.class]]\nname = "gold"\nmin_rate = "20%"\n[[uplink.class.rule]]\nport = 443\n'
 # What precedes the command, the command, and whether the kernel is without TCX.
 CASES = {
     "attach": ([], ATTACH, False),
