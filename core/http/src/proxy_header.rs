@@ -34,8 +34,8 @@ const LINE_BEGIN: &[u8] = b"PROXY ";
 /// Maximum line length of version 1, including the two bytes that end it.
 const LINE_BYTES_MAX: usize = 107;
 
-const NO_HEADER: ProxyHeaderFault = ProxyHeaderFault("it sends no PROXY header");
-const WRONG: ProxyHeaderFault = ProxyHeaderFault("a PROXY header that is none");
+const NO_HEADER: ProxyHeaderFault = ProxyHeaderFault("it does not send a PROXY header");
+const WRONG: ProxyHeaderFault = ProxyHeaderFault("a malformed PROXY header");
 
 /// Reads the header at the start of `bytes`. Returns `Ok(None)` if more bytes are needed.
 pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {

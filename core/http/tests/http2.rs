@@ -108,13 +108,17 @@ fn a_response_that_is_none_is_a_fault() {
     assert!(fault(&[]).starts_with("a status outside"));
     assert_eq!(
         fault(&[(":status", "200"), ("content-length", "x")]),
-        "a content-length that is no decimal number below 2^63"
+        "a content-length that is not a decimal number below 2^63"
     );
     for wrong in [(":status", "200"), (":path", "/")] {
         assert!(fault(&[(":status", "200"), ("a", "b"), wrong]).starts_with("a pseudo-field"), "{wrong:?}");
     }
     for name in ["", "A", "a b"] {
-        assert_eq!(fault(&[(":status", "200"), (name, "b")]), "a field name that is no token in lower case", "{name}");
+        assert_eq!(
+            fault(&[(":status", "200"), (name, "b")]),
+            "a field name that is not a token in lower case",
+            "{name}"
+        );
     }
     for name in ["connection", "transfer-encoding", "upgrade"] {
         assert_eq!(fault(&[(":status", "200"), (name, "b")]), "a field of a connection", "{name}");
@@ -122,7 +126,7 @@ fn a_response_that_is_none_is_a_fault() {
     assert_eq!(fault(&[(":status", "200"), ("a", "b\r\nc: d")]), "a NUL, CR or LF in a field value");
     assert_eq!(fault(&[(":status", "200"), ("a", "b\u{1}")]), "a control character in a field value");
     for length in ["9223372036854775808", "18446744073709551615", "18446744073709551616"] {
-        let wrong = "a content-length that is no decimal number below 2^63";
+        let wrong = "a content-length that is not a decimal number below 2^63";
         assert_eq!(fault(&[(":status", "200"), ("content-length", length)]), wrong, "{length}");
     }
     let limits = Limits { head_bytes_max: 30, fields_max: 3 }.into();

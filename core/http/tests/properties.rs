@@ -405,7 +405,10 @@ fn a_malformed_request_has_a_reason_and_is_shown() {
     assert_eq!(shown(&[method, scheme, authority]), ("pseudo-fields other than those of the method", "GET ".into()));
     let long = "/x".repeat(SHOWN_BYTES_MAX);
     let of_field = shown(&[scheme, authority, ("A", "b"), method, (":path", &long)]);
-    assert_eq!(of_field, ("a field name that is no token in lower case", format!("GET {}", &long[..SHOWN_BYTES_MAX])));
+    assert_eq!(
+        of_field,
+        ("a field name that is not a token in lower case", format!("GET {}", &long[..SHOWN_BYTES_MAX]))
+    );
 }
 
 /// Requests that both call well-formed and HTTP/1.1 refuses get the answer of HTTP/1.1.

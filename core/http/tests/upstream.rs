@@ -97,7 +97,7 @@ fn check_faults(cases: &[(String, &str)]) {
 
 #[test]
 fn framings_that_are_faults() {
-    let (two, number) = ("two different content-lengths", "a content-length that is no decimal number below 2^63");
+    let (two, number) = ("two different content-lengths", "a content-length that is not a decimal number below 2^63");
     let other = "a transfer-encoding other than chunked";
     check_faults(&[
         (with("Content-Length: 5\r\nContent-Length: 6\r\n"), two),
@@ -125,7 +125,7 @@ fn framings_that_are_faults() {
 fn lines_that_are_faults() {
     let (name, value) = ("a malformed field name", "a control character in a field value");
     let folded = "a folded line of a field that frames the message";
-    let (bare, version) = ("a bare line feed in a response head", "no response of HTTP/1.0 or 1.1");
+    let (bare, version) = ("a bare line feed in a response head", "not a response of HTTP/1.0 or 1.1");
     let (line, status) = ("a malformed status line", "a status outside 100 to 999");
     let start = |line: &str| format!("{line}\r\n\r\n");
     check_faults(&[

@@ -351,8 +351,8 @@ impl Renewals {
         let what = match worst.lifetime {
             None => format!("no certificate for {name} yet"),
             Some(lifetime) => match lifetime.not_after.duration_since(now) {
-                Ok(left) => format!("the certificate for {name} is not renewed, it expires in {}", span(left)),
-                Err(_) => format!("the certificate for {name} is not renewed, it HAS EXPIRED and clients refuse it"),
+                Ok(left) => format!("the certificate for {name} was not renewed, it expires in {}", span(left)),
+                Err(_) => format!("the certificate for {name} was not renewed, it HAS EXPIRED and clients refuse it"),
             },
         };
         let others = match failing.len() - 1 {
@@ -463,7 +463,7 @@ mod tests {
         // Ten days are left: seven until it is urgent.
         let (orders, lines) = run(&mut renewals, at(0.0), at(6.9), fail);
         assert_eq!(lines.len(), 7, "{lines:#?}");
-        assert!(lines[0].1.contains("a.test is not renewed, it expires in 9 days: cannot connect"), "{}", lines[0].1);
+        assert!(lines[0].1.contains("a.test was not renewed, it expires in 9 days: cannot connect"), "{}", lines[0].1);
         // Twelve doublings from 5 s to 6 h, then four a day.
         assert!((36..=42).contains(&orders.len()), "{}", orders.len());
         let (orders, lines) = run(&mut renewals, at(7.0), at(8.0), fail);

@@ -388,7 +388,7 @@ impl Run<'_> {
         }
         let directory = self.settings.as_ref().map_or("", |settings| &settings.directory);
         if let Err(error) = self.shared.folder.keep(name, directory, key, chain) {
-            (self.log)(&format!("the new certificate for {name} is in force, but a restart loses it: {error}"));
+            (self.log)(&format!("the new certificate for {name} is in force, but would be lost in a restart: {error}"));
         }
         let (lifetime, validity) = (lifetime(&identity), identity.validity(now));
         self.shared.automatic.put(name, Arc::new(identity));

@@ -72,7 +72,7 @@ pub(crate) fn read(file: &Section<'_, '_>, table: &Section<'_, '_>) -> Option<Ac
             table.book.mistake(table.place_of("challenge"), said);
         }
         (Some(Challenge::Http01 | Challenge::TlsAlpn01), true) => {
-            table.book.note(table.place_of("dns_hook"), "acme.dns_hook: no effect with another challenge than dns-01");
+            table.book.note(table.place_of("dns_hook"), "acme.dns_hook: no effect with a challenge other than dns-01");
         }
         _ => {}
     }
@@ -151,9 +151,8 @@ pub fn is_public(host: &str) -> bool {
 fn check_host(book: &Book<'_>, acme: &Acme, host: &Placed<Host>) {
     let name = host.value.to_string();
     if name.starts_with("*.") && !acme.is_by_dns() {
-        let said = format!(
-            "site.hosts `{name}`: a wildcard is proved by dns-01 alone: expected acme.dns_hook, or cert and key"
-        );
+        let said =
+            format!("site.hosts `{name}`: only dns-01 can prove a wildcard: expected acme.dns_hook, or cert and key");
         return book.mistake(host.at, said);
     }
     if is_address(&name) {
@@ -161,7 +160,8 @@ fn check_host(book: &Book<'_>, acme: &Acme, host: &Placed<Host>) {
     }
     if !is_public(&name) && acme.directory.contains("letsencrypt.org") {
         let said = format!(
-            "site.hosts `{name}`: no public authority has certificates for it; expected another acme.directory, cert and key, or acme = false in the site"
+            "site.hosts `{name}`: no public authority issues certificates for it; expected another acme.directory, \
+                cert and key, or acme = false in the site"
         );
         book.note(host.at, said);
     }

@@ -122,7 +122,7 @@ pub(crate) fn decoded(bytes: &[u8], file: usize) -> Result<&str, Remark> {
     let (right, wrong) = bytes.split_at(error.valid_up_to());
     let right = str::from_utf8(right).unwrap_or("");
     let said = match error.error_len() {
-        None => "end within a character: expected UTF-8; is the file whole?".into(),
+        None => "end within a character: expected UTF-8; is the file complete?".into(),
         Some(_) => format!("byte `0x{:02x}`: expected UTF-8", wrong.first().unwrap_or(&0)),
     };
     mistake(Lines::new(right).place(right.len()), said)
@@ -132,7 +132,7 @@ pub(crate) fn decoded(bytes: &[u8], file: usize) -> Result<&str, Remark> {
 pub(crate) fn syntax(text: &str, lines: &Lines<'_>, error: &toml::de::Error) -> Remark {
     let offset = error.span().map_or(text.len(), |span| span.start);
     let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
-    let whole = if at_end { "; is the file whole?" } else { "" };
+    let whole = if at_end { "; is the file complete?" } else { "" };
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
     if message.starts_with("duplicate key") {
         return Remark { at: lines.place(offset), said: repeated(text, offset) };
@@ -146,7 +146,7 @@ fn repeated(text: &str, offset: usize) -> String {
     let line = text[begin..].lines().next().unwrap_or_default().trim();
     let Some(header) = line.strip_prefix('[') else {
         let key = line.split('=').next().unwrap_or_default().trim();
-        return format!("key {} a second time: expected once in its table", quoted(key));
+        return format!("key {} a second time: expected once per table", quoted(key));
     };
     let path = header.trim_start_matches('[').split(']').next().unwrap_or_default().trim();
     let (table, name) = path.rsplit_once('.').unwrap_or(("", path));

@@ -75,7 +75,7 @@ impl Pattern {
         let has_choices =
             self.0.split('{').skip(1).any(|rest| rest.split('}').next().is_some_and(|all| all.contains(',')));
         if has_choices || self.0.ends_with('$') || self.0.contains('\\') {
-            return Some("only `*` has a meaning in a pattern; expected a table for each form");
+            return Some("only `*` has a meaning in a pattern; expected one table for each form");
         }
         let has_dots = self.0.split('/').any(|segment| segment == "." || segment == "..");
         has_dots.then_some("paths have no dot segments when they are compared; expected none")

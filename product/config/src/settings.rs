@@ -181,7 +181,7 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
         let Some(Placed { value: address, at }) = address else { continue };
         if let Some(same) = listeners.iter().find(|known| is_overlapping(known.value.address, address)) {
             let said = format!(
-                "listener.address `{address}`: expected an address of its own, {} is {}",
+                "listener.address `{address}`: expected another address, {} is {}",
                 same.value.address,
                 file.book.line(same.at, at)
             );
@@ -270,7 +270,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
 fn admin(server: &Section<'_, '_>) -> Option<SocketAddr> {
     let admin = server.text::<SocketAddr>("admin")?;
     if !admin.value.ip().is_loopback() {
-        let expected = "expected an address of this machine alone, for example 127.0.0.1:9180";
+        let expected = "expected a loopback address, for example 127.0.0.1:9180";
         server.book.mistake(admin.at, format!("server.admin `{}`: {expected}", admin.value));
     }
     Some(admin.value)
@@ -279,7 +279,7 @@ fn admin(server: &Section<'_, '_>) -> Option<SocketAddr> {
 fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
     let networks = server.texts::<Network>("trusted_proxies");
     for all in networks.iter().filter(|network| network.value.is_all()) {
-        let said = format!("server.trusted_proxies `{}`: each client can say that it is another", all.value);
+        let said = format!("server.trusted_proxies `{}`: every client can claim to be another", all.value);
         server.book.note(all.at, said);
     }
     networks.into_iter().map(|network| network.value).collect()
@@ -327,7 +327,7 @@ impl Uplink {
 fn local_networks(uplink: &Section<'_, '_>) -> Vec<Network> {
     let networks = uplink.texts::<Network>("local_networks");
     for all in networks.iter().filter(|network| network.value.is_all()) {
-        let said = format!("uplink.local_networks `{}`: no client of these is paced", all.value);
+        let said = format!("uplink.local_networks `{}`: no client would be paced", all.value);
         uplink.book.note(all.at, said);
     }
     networks.into_iter().map(|network| network.value).collect()

@@ -89,7 +89,7 @@ impl Sources {
         let name = path.display().to_string();
         let wrong = |said: String| Remark { at: place, said: format!("include {}: {said}", quoted(&name)) };
         if path.canonicalize().is_ok_and(|path| !known.insert(path)) {
-            return self.mistakes.push(wrong("is read already; expected each file once, and no circle".into()));
+            return self.mistakes.push(wrong("is already included; expected each file once, and no cycle".into()));
         }
         let bytes_max =
             FILE_BYTES_MAX - self.files.iter().map(|file| file.text.len()).sum::<usize>().min(FILE_BYTES_MAX);

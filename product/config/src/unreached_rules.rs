@@ -30,15 +30,15 @@ fn check_below<R: Rule>(book: &Book<'_>, rule: &R, rules: &[R]) {
     let path = path.to_string();
     let (is_folder, below) = (path.ends_with('/'), format!("{}/*", path.trim_end_matches('/')));
     if R::IS_PROTECTION && is_folder {
-        let said = format!("{} for `{path}`: it leaves all paths below open; expected `{below}`", R::NOUN);
+        let said = format!("{} for `{path}`: all paths below it stay open; expected `{below}`", R::NOUN);
         book.mistake(rule.at(), said);
     } else if is_folder && path != "/" {
-        book.note(rule.at(), format!("{} for `{path}`: this path alone; `{below}` is all below it", R::NOUN));
+        book.note(rule.at(), format!("{} for `{path}`: this path only; `{below}` is everything below it", R::NOUN));
     } else if R::IS_PROTECTION && !path.rsplit('/').next().is_some_and(|name| name.contains('.')) {
         let one_below = format!("{path}/x");
         let has_below = rules.iter().filter_map(Rule::path).any(|own| own.matches(one_below.as_bytes()));
         if !has_below {
-            book.note(rule.at(), format!("{} for `{path}`: this path alone; `{below}` below it is open", R::NOUN));
+            book.note(rule.at(), format!("{} for `{path}`: this path only; `{below}` stays open", R::NOUN));
         }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn check<R: Rule>(book: &Book<'_>, rules: &[R]) {
         let before = &rules[..index];
         if let Some(first) = before.iter().find(|first| first.covers(rule)) {
             let said = format!(
-                "{} is never reached: expected before that of {}, which matches all of it",
+                "{} is never reached: expected before the table of {}, which matches all of it",
                 R::NOUN,
                 book.line(first.at(), rule.at())
             );

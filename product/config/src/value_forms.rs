@@ -231,7 +231,8 @@ pub fn is_https_url(text: &str) -> bool {
 }
 
 /// The form expected instead of the path of a Unix socket.
-const NO_UNIX_SOCKET: &str = "an address and a port, since Weir listens at no Unix socket; for a proxy or a tunnel in front, one of this machine alone: 127.0.0.1:8080";
+const NO_UNIX_SOCKET: &str = "an address and a port, because Weir does not listen on Unix sockets; a proxy or a \
+    tunnel on this machine can use 127.0.0.1:8080";
 
 /// Returns the form expected instead of a text that [`listen_address`] refuses.
 pub fn listen_expected(text: &str) -> String {
@@ -239,7 +240,7 @@ pub fn listen_expected(text: &str) -> String {
         return NO_UNIX_SOCKET.into();
     }
     match text.parse::<u16>() {
-        Ok(port) => format!(":{port} for all addresses, or 127.0.0.1:{port} for this machine alone"),
+        Ok(port) => format!(":{port} for all addresses, or 127.0.0.1:{port} for this machine only"),
         Err(_) => Form::Address.expected(),
     }
 }

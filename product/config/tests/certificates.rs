@@ -72,10 +72,10 @@ fn what_cannot_work_is_named() {
     for (hosts, expected) in [
         (
             "'*.example.org'",
-            "f:10:10: site.hosts `*.example.org`: a wildcard is proved by dns-01 alone: expected acme.dns_hook",
+            "f:10:10: site.hosts `*.example.org`: only dns-01 can prove a wildcard: expected acme.dns_hook",
         ),
-        ("'localhost'", "f:10:10: site.hosts `localhost`: no public authority has certificates for it"),
-        ("'printer.lan'", "f:10:10: site.hosts `printer.lan`: no public authority has certificates for it"),
+        ("'localhost'", "f:10:10: site.hosts `localhost`: no public authority issues certificates for it"),
+        ("'printer.lan'", "f:10:10: site.hosts `printer.lan`: no public authority issues certificates for it"),
         ("'192.0.2.1', 'example.org'", "f:10:10: site.hosts `192.0.2.1`: no certificate is ordered for an address"),
     ] {
         assert_said(&site(hosts, ""), expected);
@@ -113,7 +113,7 @@ fn a_challenge_needs_its_port() {
         (
             vec![https],
             "dns_hook = '/bin/true'\nchallenge = 'tls-alpn-01'",
-            Some("acme.dns_hook: no effect with another"),
+            Some("acme.dns_hook: no effect with a challenge"),
         ),
     ] {
         let all = said(&file(&listeners, acme));

@@ -152,9 +152,9 @@ fn circles_and_files_that_cannot_be_read_are_refused() {
         "weir.toml:1:22: include `none.toml`: cannot read it: No such file or directory",
         "weir.toml:1:35: include `sites`: cannot read it: it is a folder",
         "weir.toml:1:44: include `[`: ",
-        "b.toml:1:12: include `a.toml`: is read already; expected each file once, and no circle",
-        "b.toml:1:12: include `b.toml`: is read already",
-        "b.toml:1:12: include `weir.toml`: is read already",
+        "b.toml:1:12: include `a.toml`: is already included; expected each file once, and no cycle",
+        "b.toml:1:12: include `b.toml`: is already included",
+        "b.toml:1:12: include `weir.toml`: is already included",
     ];
     assert_eq!(mistakes.len(), begins.len(), "{mistakes:#?}");
     for (mistake, begin) in mistakes.iter().zip(begins) {

@@ -48,7 +48,8 @@ weight = 0
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
             "f:7:11: server.workers with server.max_accepted_connections: expected only one of them",
             "f:8:28: server.max_accepted_connections `0`: expected a whole number from 1 to 1000000",
-            "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses, for example \"[::]:80\"",
+            "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080, [::]:80, or \
+                :80 for all addresses, for example \"[::]:80\"",
             "f:11:8: site.root `true`: expected a string in quotes, a path",
             "f:12:10: site.hosts `a_b..c`: expected a host name in ASCII without a port, for example example.org or *.example.org",
             "f:15:10: class.weight `0`: expected a whole number from 1 to 1000",
@@ -93,7 +94,7 @@ fn settings() {
         ("[[listener]]\naddress = \"host:80\"", "f:2:11: listener.address `host:80`: expected an address and a port"),
         (
             "[[listener]]\naddress = \"1.1.1.1:80\"\n[[listener]]\naddress = \"0.0.0.0:80\"",
-            "f:4:11: listener.address `0.0.0.0:80`: expected an address of its own, 1.1.1.1:80 is line 2",
+            "f:4:11: listener.address `0.0.0.0:80`: expected another address, 1.1.1.1:80 is line 2",
         ),
     ] {
         let mistake = one(text);
@@ -179,7 +180,7 @@ fn proxies_of_a_site() {
         ("to=['1']\nhost='*.a'", "f:4:6: site.proxy.host `*.a`: expected a host name"),
         (
             "to=['1']\n[[site.proxy]]\npath='/a'\nto=['2']",
-            "f:4:1: site.proxy is never reached: expected before that of line 2",
+            "f:4:1: site.proxy is never reached: expected before the table of line 2",
         ),
     ];
     all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
@@ -218,9 +219,20 @@ fn rewrites_and_prefixes() {
             "[[site.proxy]]\nto=['1']\npath='/*'\nstrip_prefix='/'",
             "f:6:14: site.proxy.strip_prefix `/`: expected a path that begins with a slash and ends without one",
         ),
-        ("[[site.rewrite]]\nfrom='/a'", "f:3:1: site.rewrite.to missing: expected a path from a slash, without"),
-        ("[[site.rewrite]]\nto='/a/../b'", "f:4:4: site.rewrite.to `/a/../b`: expected a path from a slash, without"),
-        ("[[site.rewrite]]\nto='http://a'", "f:4:4: site.rewrite.to `http://a`: expected a path from a slash"),
+        (
+            "[[site.rewrite]]\nfrom='/a'",
+            "f:3:1: site.rewrite.to missing: expected a path that begins with a slash, \
+            without",
+        ),
+        (
+            "[[site.rewrite]]\nto='/a/../b'",
+            "f:4:4: site.rewrite.to `/a/../b`: expected a path that begins with a \
+            slash, without",
+        ),
+        (
+            "[[site.rewrite]]\nto='http://a'",
+            "f:4:4: site.rewrite.to `http://a`: expected a path that begins with a slash",
+        ),
         ("[[site.rewrite]]\nfrom='/a'\nto='/b/*'", "f:5:4: site.rewrite.to `/b/*`: expected no `*`, since `from` has"),
         (
             "[[site.rewrite]]\nfrom='/a*'\nto='/b/*'",
@@ -228,7 +240,7 @@ fn rewrites_and_prefixes() {
         ),
         (
             "[[site.rewrite]]\nto='/a'\n[[site.rewrite]]\nfrom='/b'\nto='/c'",
-            "f:5:1: site.rewrite is never reached: expected before that of line 3, which matches all of it",
+            "f:5:1: site.rewrite is never reached: expected before the table of line 3, which matches all of it",
         ),
     ];
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
@@ -247,7 +259,7 @@ fn fields_of_requests() {
         ("name='X-A'\nvalue=''", "f:6:7: site.request_header.value ``: expected the value of a header field"),
         (
             "name='X-A'\n[[site.request_header]]\npath='/a'\nname='x-a'",
-            "f:6:1: site.request_header is never reached: expected before that of line 4",
+            "f:6:1: site.request_header is never reached: expected before the table of line 4",
         ),
     ];
     all_say("[[site]]\n[[site.proxy]]\nto=['1']\n[[site.request_header]]\n", "\n", &cases);
@@ -286,12 +298,13 @@ fn networks_of_access() {
         ),
         (
             "users='u'\nauth_url='http://a:1/x'",
-            "f:5:10: site.access.auth_url with site.access.users: expected auth_url alone, whose server knows the users, or users alone",
+            "f:5:10: site.access.auth_url with site.access.users: expected only auth_url, whose server knows the \
+                users, or only users",
         ),
         ("allow=['::1']\nsatisfy='any'", "f:5:9: site.access.satisfy `any` without both kinds of conditions"),
         (
             "allow=['::1']\n[[site.access]]\npath='/a/*'",
-            "f:5:1: site.access is never reached: expected before that of line 3, which matches all of it",
+            "f:5:1: site.access is never reached: expected before the table of line 3, which matches all of it",
         ),
     ];
     all_say("[[site]]\nroot='r'\n[[site.access]]\n", "\n", &cases);
@@ -341,7 +354,7 @@ fn a_key_or_table_a_second_time_is_named() {
             "f:5:7: table `site.proxy` a second time: expected [[site.proxy]], in double brackets, each time",
         ),
         (&format!("[uplink]\n{site}[uplink]\n"), "f:4:2: table `uplink` a second time: expected once"),
-        (&format!("{site}root = 'b'\n"), "f:3:1: key `root` a second time: expected once in its table"),
+        (&format!("{site}root = 'b'\n"), "f:3:1: key `root` a second time: expected once per table"),
     ] {
         assert_eq!(mistakes(text), [said], "{text}");
     }
@@ -391,7 +404,8 @@ fn sites() {
 #[test]
 fn a_unix_socket_is_told_what_is_listened_at() {
     let mistakes = mistakes("[[listener]]\naddress = 'unix:/run/weir.sock'\n[[site]]\nroot = 'r'");
-    let said = "f:2:11: listener.address `unix:/run/weir.sock`: expected an address and a port, since Weir listens at no Unix socket;";
+    let said = "f:2:11: listener.address `unix:/run/weir.sock`: expected an address and a port, because Weir does not \
+        listen on Unix sockets;";
     assert!(mistakes.len() == 1 && mistakes[0].starts_with(said), "{mistakes:#?}");
 }
 
@@ -412,7 +426,7 @@ fn a_page_around_listings_is_of_a_folder_that_is_listed() {
 fn a_port_without_a_colon_does_not_show_whom_it_serves() {
     let of = |address: &str| format!("[[listener]]\naddress = '{address}'\n[[site]]\nroot = 'a'\n");
     let said = mistakes(&of("8080"));
-    let expected = "expected :8080 for all addresses, or 127.0.0.1:8080 for this machine alone";
+    let expected = "expected :8080 for all addresses, or 127.0.0.1:8080 for this machine only";
     assert_eq!(said, [format!("f:2:11: listener.address `8080`: {expected}")]);
     for address in [":8080", "localhost:8080", "127.0.0.1:8080", "[::]:8080"] {
         assert!(config::read(of(address).as_bytes()).is_ok(), "{address}");
@@ -484,11 +498,11 @@ fn fields_and_caches_of_a_site() {
         ),
         (
             "[[site.cache]]\npath='css'\ncontrol='private'",
-            "f:4:6: site.cache.path `css`: expected a path from a slash or `*`",
+            "f:4:6: site.cache.path `css`: expected a path that begins with a slash or `*`",
         ),
         (
             "[[site.cache]]\npath='/a/*'\ncontrol='private'\n[[site.cache]]\npath='/a/*.css'\ncontrol='public'",
-            "f:6:1: site.cache is never reached: expected before that of line 3, which matches all of it",
+            "f:6:1: site.cache is never reached: expected before the table of line 3, which matches all of it",
         ),
     ];
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
@@ -534,7 +548,7 @@ fn error_pages_and_redirects_of_a_site() {
         ),
         (
             "[[site.redirect]]\nfrom='/a'\nto='//b'",
-            "f:5:4: site.redirect.to `//b`: expected a path from a slash or an address",
+            "f:5:4: site.redirect.to `//b`: expected a path that begins with a slash, or an address",
         ),
     ];
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
@@ -566,7 +580,7 @@ fn classes_and_the_reach_of_their_rules() {
         ),
         (
             class("a", rule) + &class("b", "[[class.rule]]\npath='/a/b'"),
-            "f:7:1: class.rule is never reached: expected before that of line 3, which matches all of it",
+            "f:7:1: class.rule is never reached: expected before the table of line 3, which matches all of it",
         ),
         (class("a", "[[class.rule]]") + &class("b", rule), "f:6:1: class.rule is never reached"),
         (
@@ -603,7 +617,7 @@ fn proxies_in_front() {
     let listener = "[server]\ntrusted_proxies=['0.0.0.0/0']\n[[listener]]\naddress='[::]:80'\nproxy_protocol=true\n";
     let noted = notes(&format!("{listener}tls=true\nhttp3=true\n[[site]]\nroot='a'\ncert='c'\nkey='k'\n"));
     let expected = [
-        "f:2:18: server.trusted_proxies `0.0.0.0/0`: each client can say that it is another",
+        "f:2:18: server.trusted_proxies `0.0.0.0/0`: every client can claim to be another",
         "f:7:7: listener.http3: no effect with proxy_protocol = true",
     ];
     assert_eq!(noted, expected);
@@ -617,7 +631,7 @@ fn local_networks_are_networks_and_not_all_of_them() {
     ];
     all_say("[uplink]\n", SITE, &cases);
     let noted = notes("[uplink]\nlocal_networks=['10.0.0.0/8', '::/0']\n[[site]]\nroot='a'\n");
-    assert_eq!(noted, ["f:2:31: uplink.local_networks `::/0`: no client of these is paced"]);
+    assert_eq!(noted, ["f:2:31: uplink.local_networks `::/0`: no client would be paced"]);
 }
 
 #[test]
@@ -765,13 +779,13 @@ fn wrong_toml_has_one_mistake_with_its_place() {
 fn a_file_saved_by_half_is_named() {
     for text in ["[[site]]\nroot = ", "[[site]]\nroot = \"/srv", "[[site]]\nhosts = [\"a\",\n", "[[site"] {
         let all = mistakes(text);
-        assert!(all.len() == 1 && all[0].ends_with("; is the file whole?"), "{all:?}");
+        assert!(all.len() == 1 && all[0].ends_with("; is the file complete?"), "{all:?}");
     }
     let cut = read("[[site]]\nroot = 'ä".as_bytes().split_last().unwrap().1).unwrap_err();
-    assert_eq!(cut[0].line("f"), "f:2:9: end within a character: expected UTF-8; is the file whole?");
+    assert_eq!(cut[0].line("f"), "f:2:9: end within a character: expected UTF-8; is the file complete?");
     assert_eq!(
         mistakes("[[site]]\nroot = 'r'\n\0\0\0\0"),
-        ["f:3:5: TOML: key with no value, expected `=`; is the file whole?"]
+        ["f:3:5: TOML: key with no value, expected `=`; is the file complete?"]
     );
 }
 
@@ -897,24 +911,24 @@ fn protection_of_a_folder_alone_leaves_what_is_below_it_open() {
     for (path, expected) in [("/admin/", "/admin/*"), ("/", "/*")] {
         assert_eq!(
             only(&with(&[path], "access")),
-            format!("f:3:1: site.access for `{path}`: it leaves all paths below open; expected `{expected}`")
+            format!("f:3:1: site.access for `{path}`: all paths below it stay open; expected `{expected}`")
         );
     }
     assert_eq!(
         notes(&with(&["/admin"], "access")),
-        ["f:3:1: site.access for `/admin`: this path alone; `/admin/*` below it is open"]
+        ["f:3:1: site.access for `/admin`: this path only; `/admin/*` stays open"]
     );
     for whole in [&["/admin/*"][..], &["/admin", "/admin/*"], &["/a.html"], &["*"]] {
         assert_eq!(notes(&with(whole, "access")), [""; 0], "{whole:?}");
     }
     assert_eq!(
         notes(&with(&["/img/"], "cache")),
-        ["f:3:1: site.cache for `/img/`: this path alone; `/img/*` is all below it"]
+        ["f:3:1: site.cache for `/img/`: this path only; `/img/*` is everything below it"]
     );
     assert_eq!(notes(&with(&["/"], "cache")), [""; 0]);
     for path in ["*.{css,js}", "/a/.*\\\\.php", "*.php$"] {
         let said = format!(
-            "f:3:1: site.cache for `{path}`: only `*` has a meaning in a pattern; expected a table for each form"
+            "f:3:1: site.cache for `{path}`: only `*` has a meaning in a pattern; expected one table for each form"
         );
         assert_eq!(notes(&with(&[path], "cache")), [said]);
     }
@@ -925,11 +939,11 @@ fn all_clients_are_those_of_both_families() {
     let with = |networks: &str| format!("[[site]]\nroot = 'r'\n[[site.access]]\n{networks}\n");
     assert_eq!(
         only(&with("deny = ['0.0.0.0/0']")),
-        "f:4:9: site.access.deny `0.0.0.0/0` lets all other clients in: expected `::/0` with it"
+        "f:4:9: site.access.deny `0.0.0.0/0` admits all other clients: expected `::/0` with it"
     );
     assert_eq!(
         only(&with("deny = ['192.0.2.0/24', '::/0']")),
-        "f:4:25: site.access.deny `::/0` lets all other clients in: expected `0.0.0.0/0` with it"
+        "f:4:25: site.access.deny `::/0` admits all other clients: expected `0.0.0.0/0` with it"
     );
     for whole in ["deny = ['0.0.0.0/0', '::/0']", "allow = ['192.0.2.0/24']\ndeny = ['0.0.0.0/0']"] {
         assert_eq!(mistakes(&with(whole)), [""; 0]);
@@ -1002,7 +1016,7 @@ fn notes_name_tables_without_effect() {
         let own = format!("[[listener]]\naddress = '{address}'\n[[site]]\n[[site.proxy]]\npath = '*'\nto = ['{to}']\n");
         assert_eq!(
             notes(&own),
-            [format!("f:4:1: site.proxy.to: {address} is the listener of line 2: a request may come round for ever")]
+            [format!("f:4:1: site.proxy.to: {address} is the listener of line 2: a request may go round for ever")]
         );
     }
 }

@@ -60,7 +60,7 @@ impl Response {
             return Err(UpstreamFault("a body before the head"));
         }
         if let Some(left) = &mut self.left {
-            *left = left.less(bytes).ok_or(UpstreamFault("more bytes than the length that was said"))?;
+            *left = left.less(bytes).ok_or(UpstreamFault("more bytes than the announced length"))?;
         }
         if ends_stream { self.end() } else { Ok(()) }
     }

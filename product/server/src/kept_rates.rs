@@ -134,8 +134,8 @@ impl Keeping {
 pub fn unkept(folder: &Path, error: &io::Error) -> String {
     let folder = folder.display();
     format!(
-        "the uplink's rate is not kept in `{folder}`: {error}; expected a folder that weir's user can write (STATE_DIRECTORY): it is found \
-         anew at each start"
+        "the uplink's rate cannot be stored in `{folder}`: {error}; expected a folder that weir's user can write \
+            (STATE_DIRECTORY): until then it is searched again after each start"
     )
 }
 

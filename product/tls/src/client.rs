@@ -238,8 +238,8 @@ impl Broken {
                 "certificate of an unknown authority (site.proxy.tls_ca names others)".into()
             }
             CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
-                "its certificate is that of an authority; expected one that an authority has signed, or that \
-                 site.proxy.tls_ca names itself"
+                "its certificate is an authority's own; expected one signed by an authority, or one that \
+                    site.proxy.tls_ca names"
                     .into()
             }
             CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion" => {
@@ -373,7 +373,7 @@ mod tests {
         // Another of the same name: only the bytes differ.
         assert!(said(&made(2100).0, &good, "a.test").is_err());
         let as_system = Roots { own: [].into(), ..roots };
-        assert!(said(&as_system, &good, "a.test").unwrap_err().starts_with("its certificate is that of an authority"));
+        assert!(said(&as_system, &good, "a.test").unwrap_err().starts_with("its certificate is an authority's own"));
         let (roots, old) = made(2001);
         assert_eq!(said(&roots, &old, "a.test"), Err("certificate expired".into()));
         let (roots, early) = made(2201);

@@ -40,9 +40,9 @@ pub enum IdentityError {
     Nothing(&'static str, &'static str, PathBuf),
     #[error("the key `{file}` is locked by a passphrase; expected one that is not: openssl pkey -in {file} -out NEW", file = .0.display())]
     Locked(PathBuf),
-    #[error("`{file}` ends within its PEM: it is half-written; copy it again, or wait until it is whole", file = .0.display())]
+    #[error("`{file}` ends within its PEM: it is incomplete; copy it again, or wait until it is written", file = .0.display())]
     HalfWritten(PathBuf),
-    #[error("`{file}` is no correct PEM: {0}; expected {1}", file = .2.display())]
+    #[error("`{file}` is not valid PEM: {0}; expected {1}", file = .2.display())]
     Malformed(String, &'static str, PathBuf),
     #[error("certificate {0} of `{file}` cannot be read: {1}; expected X.509", file = .2.display())]
     NoCertificate(usize, String, PathBuf),

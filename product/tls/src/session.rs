@@ -40,7 +40,7 @@ impl Broken {
         let lacks = match &self.0 {
             rustls::Error::PeerIncompatible(lacks) => lacks,
             rustls::Error::General(said) if said == NO_CERTIFICATE => {
-                return "there is no certificate yet for the host that it names".into();
+                return "there is no certificate yet for the host that the client names".into();
             }
             rustls::Error::General(said) => return said.clone(),
             other => return other.to_string(),
@@ -51,11 +51,11 @@ impl Broken {
             | Lacks::Tls12NotOffered
             | Lacks::Tls12NotOfferedOrEnabled
             | Lacks::SupportedVersionsExtensionRequired => "the client is too old: it offers no TLS 1.2".into(),
-            Lacks::NoCipherSuitesInCommon => "the client offers no cipher suite that weir has".into(),
+            Lacks::NoCipherSuitesInCommon => "the client offers no cipher suite that weir supports".into(),
             Lacks::NoKxGroupsInCommon | Lacks::NamedGroupsExtensionRequired => {
-                "the client offers no key exchange that weir has".into()
+                "the client offers no key exchange that weir supports".into()
             }
-            Lacks::NoSignatureSchemesInCommon => "the client takes no signature of the certificate's key".into(),
+            Lacks::NoSignatureSchemesInCommon => "the client accepts no signature by the certificate's key".into(),
             _ => self.0.to_string(),
         }
     }
@@ -321,7 +321,7 @@ mod tests {
         for (lacks, said) in [
             (PeerIncompatible::SignatureAlgorithmsExtensionRequired, "the client is too old: it offers no TLS 1.2"),
             (PeerIncompatible::Tls12NotOffered, "the client is too old: it offers no TLS 1.2"),
-            (PeerIncompatible::NoCipherSuitesInCommon, "the client offers no cipher suite that weir has"),
+            (PeerIncompatible::NoCipherSuitesInCommon, "the client offers no cipher suite that weir supports"),
             (PeerIncompatible::NullCompressionRequired, "peer is incompatible: NullCompressionRequired"),
         ] {
             assert_eq!(Broken(rustls::Error::PeerIncompatible(lacks)).of_client(), said);

@@ -74,7 +74,7 @@ impl Drop for Allowed {
         let Some(before) = &self.before else { return };
         match fs::write(ALLOWED, before) {
             Ok(()) => drop(fs::remove_file(KEPT)),
-            Err(error) => eprintln!("weir: cannot put `{before}` back into {ALLOWED}: {error}"),
+            Err(error) => eprintln!("weir: cannot restore `{before}` in {ALLOWED}: {error}"),
         }
     }
 }

@@ -28,7 +28,7 @@ pub enum Error {
         cause: Cause,
     },
     /// Restoring the previous state failed too.
-    #[error("{cause}; {before} could not be put back: {undo}")]
+    #[error("{cause}; {before} could not be restored: {undo}")]
     Undo {
         #[source]
         cause: Box<Error>,
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(source.unwrap().raw_os_error(), Some(errno));
         }
         let undo = Error::undo(gone, "the rate before", Error::new("why"));
-        let said = "making the tree on eth0: No such device (os error 19); the rate before could not be put back: why";
+        let said = "making the tree on eth0: No such device (os error 19); the rate before could not be restored: why";
         assert_eq!(undo.to_string(), said);
         assert!(undo.source().is_some() && !undo.is_missing() && Error::missing("no prio").is_missing());
     }

@@ -68,7 +68,7 @@ impl Interface {
         match rustix::net::netdevice::name_to_index(&probe, name) {
             Ok(index) => Ok(Interface { index, name: name.to_string() }),
             Err(rustix::io::Errno::NODEV | rustix::io::Errno::INVAL | rustix::io::Errno::NAMETOOLONG) => {
-                Err(Error::new(format!("there is no interface {name}: run `ip link` to list all")))
+                Err(Error::new(format!("there is no interface {name}: `ip link` lists them")))
             }
             Err(error) => Err(kernel(error.into())),
         }
@@ -88,7 +88,10 @@ impl Interface {
         }
         Err(Error::new(match Interface::by_name(name) {
             Ok(_) => {
-                format!("the interface {name} was made anew meanwhile, without a tree or classifier: run this again")
+                format!(
+                    "the interface {name} was created again meanwhile, without a tree or classifier: run this \
+                    again"
+                )
             }
             Err(_) => format!("the interface {name} has gone"),
         }))

@@ -50,13 +50,13 @@ struct Cli {
 enum Command {
     /// Serve a folder over HTTP/1.1, HTTP/2 and HTTP/3
     Serve(Box<serve::Args>),
-    /// Pass requests on to a server, and send its responses in order
+    /// Pass requests on to another server, and order its responses
     Proxy(Box<serve::proxy::Args>),
     /// Ask four questions and write a configuration
     Init(init::Args),
-    /// Serve as a configuration says
+    /// Serve by a configuration file
     Run(serve::run::Args),
-    /// Have a running server read its configuration again
+    /// Make a running server read its configuration again
     Reload(reload::Args),
     /// Replace a running server by a new process, without refusing a client
     Upgrade(upgrade::Args),
@@ -78,8 +78,8 @@ enum Command {
         command(about = "Order the responses of a server that already runs (not in this build)")
     )]
     Attach(attach::Args),
-    /// Attach as /etc/weir/attach.toml says, where that is not so yet
-    #[cfg_attr(not(feature = "bpf"), command(about = "Attach as /etc/weir/attach.toml says (not in this build)"))]
+    /// Make the attaches in /etc/weir/attach.toml that are missing
+    #[cfg_attr(not(feature = "bpf"), command(about = "Make the attaches in /etc/weir/attach.toml (not in this build)"))]
     Apply(attach::apply::Args),
     /// Print the completions of a shell
     Completions(generate::Completions),

@@ -16,7 +16,7 @@ Examples:
   weir reload --pid-file /run/weir.pid
   weir reload --upgrade
 
-It exits with 1 and prints the reason if the configuration from before stays in force.
+If the new configuration cannot be used, the old one stays, and the reason is printed with status 1.
 Without --pid it reaches your own server: of your user, and started from this folder, with
 it, or with a file of it; otherwise it lists those that run and exits with 2. Logs are opened
 anew too. A service: systemctl reload weir.";

@@ -89,7 +89,7 @@ impl Which {
 
 fn process(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| (1..=PID_MAX).contains(pid));
-    pid.ok_or_else(|| "expected the number of a process; `weir status` without --pid finds the servers here".into())
+    pid.ok_or_else(|| "expected a process number; `weir status` without --pid finds the servers here".into())
 }
 
 fn pid_in(file: &Path) -> Result<u32, Failure> {
@@ -193,9 +193,9 @@ fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
         let why = match error.kind() {
             ErrorKind::ConnectionRefused => {
-                format!("process {pid} is no Weir server of this network namespace")
+                format!("process {pid} is not a Weir server of this network namespace")
             }
-            _ => format!("server {pid} cannot be asked: {error}"),
+            _ => format!("server {pid} cannot be queried: {error}"),
         };
         Failure::Failed(format!("{why}; `weir {command}` without --pid finds the servers that run here"))
     };

@@ -72,7 +72,7 @@ Policies:
   {}
   (docs/policies.md: what each does)
 
-SIGTERM and ctrl-c finish the responses under way, then stop. SIGUSR2 writes the
+SIGTERM and ctrl-c finish the responses in progress, then stop. SIGUSR2 writes the
 clients that were sent most lately to standard error.",
         server::POLICY_FORMS
     )
@@ -87,7 +87,7 @@ pub struct Args {
     /// Enable listings of folders without index.html
     #[arg(long)]
     autoindex: bool,
-    /// Enable names that begin with a dot; /.well-known/ is always served
+    /// Serve names that begin with a dot; /.well-known/ is always served
     #[arg(hide_short_help = true, long)]
     serve_dotfiles: bool,
     /// Follow symlinks that leave the folder and lead into this one; repeatable
@@ -102,7 +102,7 @@ pub struct Args {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
     /// Address and port, or :8080 for all addresses; port 0 selects a free port; repeatable
-    /// [default: 127.0.0.1:8080, for this machine alone; the sockets that a service manager passes]
+    /// [default: 127.0.0.1:8080, for this machine only; the sockets that a service manager passes]
     #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
     listen: Vec<SocketAddr>,
     /// Enable HTTPS with this certificate, followed by its chain, as PEM;

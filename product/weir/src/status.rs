@@ -267,7 +267,7 @@ pub fn read(pid: u32, answer: &str) -> Result<Value, Failure> {
 /// Returns the message about an incomplete answer from a server that ended while writing it.
 fn unreadable(answer: &str, error: &serde_json::Error) -> String {
     let bytes = answer.len();
-    format!("an answer of {bytes} bytes is no JSON ({error}), expected a whole object: run `weir status` again")
+    format!("an answer of {bytes} bytes is not JSON ({error}), expected a complete object: run `weir status` again")
 }
 
 const COLUMNS: usize = 9;
@@ -352,7 +352,7 @@ mod tests {
         let answer = "{\"classes\":[";
         let said = unreadable(answer, &serde_json::from_str::<Value>(answer).unwrap_err());
         assert!(
-            said.starts_with("an answer of 12 bytes is no JSON (EOF ") && said.contains("run `weir status` again"),
+            said.starts_with("an answer of 12 bytes is not JSON (EOF ") && said.contains("run `weir status` again"),
             "{said}"
         );
     }

@@ -32,7 +32,7 @@ Examples:
   weir top
   weir top --pid 1234
 
-responses under way: the longest silent first, those that wait for upstreams last; 20 at most. silent: since
+responses in progress: the longest silent first, those that wait for upstreams last; 20 at most. silent: since
 the last byte. lately: a minute ago counts a half. turns: the time that the same responses would have taken
 if all that are ready shared the rate evenly. Ended responses are counted by servers with --admin
 (server.admin). Interfaces with `weir attach` stand below, for root; without a server they stand alone.

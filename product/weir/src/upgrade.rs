@@ -114,7 +114,7 @@ fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
             format!("process {old} has ended")
         }
         io::ErrorKind::ConnectionRefused => {
-            format!("process {old} is no Weir server of this network namespace, or another has followed it")
+            format!("process {old} is not a Weir server of this network namespace, or another has followed it")
         }
         io::ErrorKind::WouldBlock => {
             format!(

@@ -417,7 +417,7 @@ fn weir_reload_names_what_it_does_not_find() {
         assert!(err.contains(&format!("\n  weir reload --pid {pid}   # ")) && err.contains("/weir.toml"), "{err}");
         drop(running);
         let (status, _, err) = said(&weir(&folder.0, &["reload", "--pid", &pid.to_string()]));
-        assert!(status == Some(1) && err.contains(&format!("process {pid} is no Weir server of this")), "{err}");
+        assert!(status == Some(1) && err.contains(&format!("process {pid} is not a Weir server of this")), "{err}");
     }
     folder.write("pid", "none\n");
     let (status, _, err) = said(&weir(&folder.0, &["reload", "--pid-file", "pid"]));

@@ -136,13 +136,13 @@ impl Decoder {
             return Err(UpstreamFault("a record for a request that was not made"));
         }
         if is_ours && kind == kind::END_REQUEST && left != END_BYTES {
-            return Err(UpstreamFault("an end of the answer of another length than eight bytes"));
+            return Err(UpstreamFault("an end record that does not have eight bytes"));
         }
         if is_ours && kind == kind::END_REQUEST && !self.kept.is_empty() {
             return Err(UpstreamFault("ended within its head"));
         }
         if is_ours && ![kind::STDOUT, kind::STDERR, kind::END_REQUEST].contains(&kind) {
-            return Err(UpstreamFault("a record of a type that no answer has"));
+            return Err(UpstreamFault("a record of a type that does not occur in answers"));
         }
         if is_ours && kind == kind::STDOUT && left > 0 && self.stage == Stage::Chunks {
             begin_chunk(out, left);
@@ -234,8 +234,8 @@ impl Decoder {
                 self.stage = Stage::Done;
                 Ok(())
             }
-            (1 | 2, _) => Err(UpstreamFault("is overloaded, it says")),
-            _ => Err(UpstreamFault("runs no programs that answer requests, it says")),
+            (1 | 2, _) => Err(UpstreamFault("reports that it is overloaded")),
+            _ => Err(UpstreamFault("reports that it does not run responders")),
         }
     }
 }
@@ -271,7 +271,7 @@ fn rewrite(
     };
     let status = match value("status") {
         (_, true) => return Err(UpstreamFault("two statuses")),
-        (Some(status), _) => status_of(status).ok_or(UpstreamFault("a status that is no number from 200 to 999"))?,
+        (Some(status), _) => status_of(status).ok_or(UpstreamFault("a status that is not a number from 200 to 999"))?,
         (None, _) if value("location").0.is_some() => 302,
         (None, _) => 200,
     };
@@ -302,7 +302,7 @@ fn length_of((said, is_twice): (Option<&[u8]>, bool)) -> Result<Option<PeerLengt
     said.map(read).transpose()
 }
 
-const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
+const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is not a decimal number below 2^63");
 
 /// Returns the number at the start of a status. Interim statuses are refused, because programs do not send them.
 fn status_of(status: &[u8]) -> Option<u16> {
@@ -373,12 +373,12 @@ mod tests {
         for (output, fault) in [
             ("", "ended without an answer"),
             ("A: b\r\n", "ended within its head"),
-            ("Status: 99\n\n", "a status that is no number from 200 to 999"),
-            ("Status: 100 Continue\n\n", "a status that is no number from 200 to 999"),
+            ("Status: 99\n\n", "a status that is not a number from 200 to 999"),
+            ("Status: 100 Continue\n\n", "a status that is not a number from 200 to 999"),
             ("Status: 200\nstatus : 404\n\n", "two statuses"),
-            ("Content-Length: 3\n\nhi", "fewer bytes than the length that was said"),
-            ("Content-Length: -1\n\nhi", "a content-length that is no decimal number below 2^63"),
-            ("Content-Length: 2\nContent-Length: 2\n\nhi", "a content-length that is no decimal number below 2^63"),
+            ("Content-Length: 3\n\nhi", "fewer bytes than the announced length"),
+            ("Content-Length: -1\n\nhi", "a content-length that is not a decimal number below 2^63"),
+            ("Content-Length: 2\nContent-Length: 2\n\nhi", "a content-length that is not a decimal number below 2^63"),
             (&"x".repeat(4097), "a response head over the limit"),
             (&format!("A: {}\n\n", "x".repeat(4092)), "a response head over the limit"),
         ] {
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(with(&[b"HTTP/1.1 200 OK\r\n"]), Err("no record of FastCGI 1"));
         assert_eq!(with(&[&output, &end(), &output]), Err("a record after the end of the answer"));
         assert_eq!(with(&[&output]), Err("unfinished"));
-        assert_eq!(with(&[&output, &record(9, b"", 0)]), Err("a record of a type that no answer has"));
+        assert_eq!(with(&[&output, &record(9, b"", 0)]), Err("a record of a type that does not occur in answers"));
         let mut other = output.clone();
         other[3] = 2;
         assert_eq!(with(&[&other]), Err("a record for a request that was not made"));
@@ -417,8 +417,8 @@ mod tests {
         assert_eq!(with(&[&other, &output, &end()]), Ok(()));
         let ended = |status: u8| record(kind::END_REQUEST, &[0, 0, 0, 1, status, 0, 0, 0], 0);
         assert_eq!(with(&[&output, &ended(0)]), Ok(()), "the exit status of a program is its own affair");
-        assert_eq!(with(&[&ended(2)]), Err("is overloaded, it says"));
-        assert_eq!(with(&[&ended(3)]), Err("runs no programs that answer requests, it says"));
+        assert_eq!(with(&[&ended(2)]), Err("reports that it is overloaded"));
+        assert_eq!(with(&[&ended(3)]), Err("reports that it does not run responders"));
         assert!(with(&[&output, &record(kind::END_REQUEST, b"short", 0)]).is_err());
     }
 

@@ -149,7 +149,7 @@ impl RequestBuilder {
         let (list, pseudo) = (&mut self.list, &mut self.pseudo);
         let had = match name {
             b":method" => pseudo.method.replace(list.push(name, kept)).is_some(),
-            b":scheme" if !is_scheme(value) => return Err(MalformedRequest("a :scheme that is none")),
+            b":scheme" if !is_scheme(value) => return Err(MalformedRequest("a malformed :scheme")),
             b":scheme" => std::mem::replace(&mut pseudo.has_scheme, true),
             b":path" => pseudo.path.replace(list.push(name, kept)).is_some(),
             b":authority" if !is_authority(value) => return Err(MalformedRequest("an invalid :authority")),
@@ -169,8 +169,7 @@ impl RequestBuilder {
                 return Err(MalformedRequest("a te other than trailers"));
             }
             b"content-length" => {
-                let length =
-                    PeerLength::from_decimal(value).ok_or(MalformedRequest("a content-length that is none"))?;
+                let length = PeerLength::from_decimal(value).ok_or(MalformedRequest("a malformed content-length"))?;
                 if self.said.replace(length).is_some_and(|before| before != length) {
                     return Err(MalformedRequest("two different content-lengths"));
                 }
@@ -391,7 +390,7 @@ const OTHER_PROTOCOL: Reject =
 pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
     let is_name = |&b: &u8| is_token_byte(b) && !b.is_ascii_uppercase();
     if name.is_empty() || !name.iter().all(is_name) {
-        return Err(MalformedRequest("a field name that is no token in lower case"));
+        return Err(MalformedRequest("a field name that is not a token in lower case"));
     }
     if is_any(name, &OF_CONNECTION) {
         return Err(MalformedRequest("a field of a connection"));

@@ -8,14 +8,15 @@ pub static ACCESS: &[Key] = &[
     tables(
         "site.access",
         "everybody",
-        "Clients that may have some paths; the first matching table decides, after redirects and before all answers.",
+        "Access to paths; the first matching table decides, after redirects and before all answers.",
     ),
     key("site.access.path", text(Form::Pattern), Is("*"), "Paths that the table is for.", r#""/admin/*""#),
     key(
         "site.access.allow",
         Kind::Texts(Form::Network),
         Absent("all but those of `deny`"),
-        "Networks whose clients are let in; others get 403. Of `allow` and `deny` the longest network of a client decides.",
+        "Networks whose clients have access; others get 403. If both `allow` and `deny` match a client, the longer \
+            network decides.",
         r#"["192.168.0.0/16", "2001:db8::/32"]"#,
     ),
     key(
@@ -43,7 +44,8 @@ pub static ACCESS: &[Key] = &[
         "site.access.auth_url",
         text(Form::AuthUrl),
         Absent("no server is queried"),
-        "Server that each request is shown to first (Authelia, Authentik, oauth2-proxy). 2xx lets it pass; any other answer is the client's.",
+        "Server that is asked about each request first (Authelia, Authentik, oauth2-proxy). 2xx admits the request; \
+            the client gets any other answer.",
         r#""http://127.0.0.1:9091/api/authz/forward-auth""#,
     ),
     key(

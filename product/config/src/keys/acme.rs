@@ -8,7 +8,8 @@ pub static ACME: &[Key] = &[
     table(
         "acme",
         "no certificate is ordered",
-        "Certificates by ACME for the hosts of sites without `cert` ([certificates](certificates.md)). The table alone has them from Let's Encrypt.",
+        "Certificates by ACME for the hosts of sites without `cert` ([certificates](certificates.md)). An empty table \
+            orders them from Let's Encrypt.",
     ),
     key(
         "acme.directory",
@@ -21,7 +22,7 @@ pub static ACME: &[Key] = &[
         "acme.ca",
         text(Form::Path),
         Absent("the authorities that the system trusts"),
-        "Authorities that the directory's own certificate is verified against, as PEM.",
+        "Authorities that verify the directory's own certificate, as PEM.",
         r#""/etc/weir/ca.pem""#,
     ),
     key(
@@ -35,7 +36,8 @@ pub static ACME: &[Key] = &[
         "acme.challenge",
         text(Form::OneOf(&["http-01", "tls-alpn-01", "dns-01"])),
         Absent("`dns-01` with `dns_hook`; else `http-01` and `tls-alpn-01`, in turn, as far as there are listeners"),
-        "Proof that this server has a host: a file over HTTP at port 80, a TLS handshake at port 443, or a DNS record.",
+        "Proof that this server has the host: a file over HTTP at port 80, a TLS handshake at port 443, or a DNS \
+            record.",
         r#""tls-alpn-01""#,
     ),
     key(

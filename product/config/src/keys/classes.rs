@@ -27,7 +27,8 @@ pub static CLASSES: &[Key] = &[
         "class.max_concurrent_requests",
         CONNECTIONS,
         Absent("no limit"),
-        "Maximum responses of the class at once; others sleep, and go on by priority, client and age. [A client keeps half](policies.md#classes) against others.",
+        "Maximum responses of the class at once; others wait, and start by priority, client and age. [A client keeps \
+            half](policies.md#classes) against others.",
         "50",
     ),
     key(

@@ -110,14 +110,14 @@ pub static FILES: &[Key] = &[
     key(
         "site.cors.allow_headers",
         Kind::Texts(Form::FieldName),
-        Absent("those that need no leave"),
+        Absent("those that need no permission"),
         "Fields that their requests may have.",
         r#"["Authorization", "Content-Type"]"#,
     ),
     key(
         "site.cors.expose_headers",
         Kind::Texts(Form::FieldName),
-        Absent("those that need no leave"),
+        Absent("those that need no permission"),
         "Fields of responses that they may read.",
         r#"["X-Total-Count"]"#,
     ),

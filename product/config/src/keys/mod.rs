@@ -213,7 +213,7 @@ impl Form {
 
 /// The form that each string is expected to have.
 static EXPECTED: &[(Form, &str)] = &[
-    (Form::Address, "an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses"),
+    (Form::Address, "an address and a port, for example 127.0.0.1:8080, [::]:80, or :80 for all addresses"),
     (Form::Host, "a host name in ASCII without a port, for example example.org or *.example.org"),
     (Form::HostName, "a host name in ASCII without a port or `*`, for example www.example.org"),
     (Form::Path, "a path"),
@@ -224,17 +224,22 @@ static EXPECTED: &[(Form, &str)] = &[
     (Form::FileName, "a file name without a slash, for example index.html"),
     (Form::PathBelow, "a path beneath the root that begins with a slash, for example /404.html"),
     (Form::RequestPath, "a path of a request in ASCII, for example /healthz"),
-    (Form::Pattern, "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"),
+    (
+        Form::Pattern,
+        "a path that begins with a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` \
+        at most",
+    ),
     (Form::Prefix, "a path that begins with a slash and ends without one, for example /app"),
     (
         Form::Template,
-        "a path from a slash, without empty segments, `.`, `..`, `;` and encoded slashes, with one `*` at most",
+        "a path that begins with a slash, without empty segments, `.`, `..`, `;` and encoded slashes, with one `*` at \
+            most",
     ),
     (
         Form::FieldTemplate,
         "the value of a header field, in which {client}, {host}, {scheme} and {user} are the request's",
     ),
-    (Form::Target, "a path from a slash or an address with http:// or https://, with one `*` at most"),
+    (Form::Target, "a path that begins with a slash, or an address with http:// or https://, with one `*` at most"),
     (Form::Responder, "a FastCGI responder, for example unix:/run/php/php-fpm.sock or 127.0.0.1:9000"),
     (Form::Upstream, "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock"),
     (Form::FieldName, "the name of a header field, for example X-Frame-Options"),

@@ -43,7 +43,7 @@ pub static PROXY: &[Key] = &[
         "site.proxy.strip_prefix",
         text(Form::Prefix),
         Absent("paths are passed on whole"),
-        "Beginning of paths that upstreams do not get, for example that of `path` up to its last slash.",
+        "Prefix removed from paths before upstreams get them, for example that of `path` up to its last slash.",
         r#""/api""#,
     ),
     key(
@@ -71,14 +71,16 @@ pub static PROXY: &[Key] = &[
         "site.proxy.max_concurrent_requests_per_client",
         whole(1, 65535),
         Absent("half of `max_concurrent_requests`, rounded up"),
-        "Maximum of them of one client; of the waiting requests one client has the same fraction at most, half without this key.",
+        "Maximum of them for one client. Its share of the waiting requests has the same limit, or half without this \
+            key.",
         "8",
     ),
     key(
         "site.proxy.request_buffering",
         Kind::Flag,
         Is("true"),
-        "Enable buffering: a request is sent when its body, or the first 64 KB of it, is here. Without it, and for gRPC, each byte is passed on as it comes.",
+        "Enable buffering: a request is sent when its body, or the first 64 KB of it, has arrived. Without it, and \
+            for gRPC, bytes are passed on as they arrive.",
         "false",
     ),
     key(

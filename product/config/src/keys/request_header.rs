@@ -22,7 +22,8 @@ pub static REQUEST_HEADER: &[Key] = &[
         "site.request_header.value",
         text(Form::FieldTemplate),
         Absent("the field is removed"),
-        "Value of the field in place of the client's, with its address, host and scheme for `{client}`, `{host}` and `{scheme}`, and for `{user}` who has logged in.",
+        "Value that replaces the client's field. `{client}`, `{host}` and `{scheme}` are the client's address, host \
+            and scheme, `{user}` is the user who has logged in.",
         r#""{client}""#,
     ),
 ];

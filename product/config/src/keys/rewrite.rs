@@ -15,7 +15,8 @@ pub static REWRITE: &[Key] = &[
         "site.rewrite.to",
         text(Form::Template),
         Required,
-        "Path instead, by which all other tables go. A `*` stands for what the `*` of `from` matched; the query of the request follows.",
+        "New path, which all other tables use. A `*` stands for what the `*` of `from` matched; the query of the \
+            request follows.",
         r#""/index.php?page=*""#,
     ),
 ];

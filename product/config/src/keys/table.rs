@@ -35,7 +35,7 @@ pub(super) const fn whole(min: u64, max: u64) -> Kind {
 }
 
 pub static SERVER: &[Key] = &[
-    tables("listener", "one at 127.0.0.1:8080, for this machine alone", "An address that accepts connections."),
+    tables("listener", "127.0.0.1:8080, for this machine only", "An address that accepts connections."),
     key(
         "listener.address",
         text(Form::Address),
@@ -121,14 +121,16 @@ pub static SERVER: &[Key] = &[
         "server.state",
         text(Form::Path),
         Absent("`STATE_DIRECTORY` in the environment; `/var/lib/weir` for root, else `~/.local/state/weir`"),
-        "Folder of what is kept over a restart: certificates by ACME with their keys, the uplink's rate, compressed files.",
+        "Folder of data kept across restarts: certificates by ACME with their keys, the uplink's rate, compressed \
+            files.",
         r#""/srv/weir""#,
     ),
     key(
         "server.user",
         text(Form::Name),
         Absent("the one that started weir"),
-        "User that weir switches to once it listens, if root starts it. This user reads the folders and this file, and writes the logs.",
+        "User that weir switches to once it listens, if started by root. This user reads the folders and this file, \
+            and writes the logs.",
         r#""www-data""#,
     ),
     key(

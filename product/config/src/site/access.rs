@@ -49,7 +49,8 @@ impl Access {
         let (users, satisfy) = (UsersFile::read(table), table.text::<Satisfy>("satisfy"));
         let auth = ForwardAuth::read(table);
         if users.is_some() && auth.is_some() {
-            let said = "site.access.auth_url with site.access.users: expected auth_url alone, whose server knows the users, or users alone";
+            let said = "site.access.auth_url with site.access.users: expected only auth_url, whose server knows the \
+                users, or only users";
             table.book.mistake(table.place_of("auth_url"), said);
         }
         let login_at = table.place_of(if users.is_some() { "users" } else { "auth_url" });
@@ -111,7 +112,7 @@ fn check_families(table: &Section<'_, '_>, deny: &[Placed<Network>]) {
         (None, Some(all)) => (all, "0.0.0.0/0"),
         _ => return,
     };
-    let said = format!("site.access.deny `{}` lets all other clients in: expected `{missing}` with it", all.value);
+    let said = format!("site.access.deny `{}` admits all other clients: expected `{missing}` with it", all.value);
     table.book.mistake(all.at, said);
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn check_logins(book: &Book<'_>, sites: &[Site], listeners: &[Placed<
     for site in sites.iter().filter(|site| site.https.redirects.is_none()) {
         for access in site.answers.access.iter().filter(|access| access.users.is_some()) {
             let said = format!(
-                "site.access.users at a listener without TLS ({}): passwords can be read on the way; tls = true there and https_redirect = true in the site keep them secret",
+                "site.access.users at a listener without TLS ({}): others on the network can read the passwords; tls \
+                    = true there and https_redirect = true in the site keep them secret",
                 open.value.address
             );
             book.note(access.at, said);
@@ -111,7 +112,7 @@ pub(crate) fn check_loops(book: &Book<'_>, sites: &[Site], settings: &Settings) 
                 book.note(
                     proxy.at,
                     format!(
-                        "site.proxy.to: {} is the listener of {line}: a request may come round for ever",
+                        "site.proxy.to: {} is the listener of {line}: a request may go round for ever",
                         own.value.address
                     ),
                 );

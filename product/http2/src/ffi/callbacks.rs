@@ -195,7 +195,7 @@ unsafe extern "C" fn on_sent(
 /// The frame's text has the length that the frame declares, or is null.
 unsafe fn reason(frame: &sys::nghttp2_goaway) -> String {
     if frame.opaque_data.is_null() || frame.opaque_data_len == 0 {
-        return format!("error {} of HTTP/2 (RFC 9113 section 7)", frame.error_code);
+        return format!("HTTP/2 error {} (RFC 9113 section 7)", frame.error_code);
     }
     // SAFETY: as the caller promises.
     let text = unsafe { std::slice::from_raw_parts(frame.opaque_data, frame.opaque_data_len.min(TROUBLE_BYTES_MAX)) };

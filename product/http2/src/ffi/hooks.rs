@@ -33,7 +33,7 @@ pub struct Requests {
     charge: Charge,
 }
 
-const OTHER_LENGTH: MalformedRequest = MalformedRequest("content of another length than content-length says");
+const OTHER_LENGTH: MalformedRequest = MalformedRequest("content whose length is not the content-length");
 const HEADERS_WITHIN: MalformedRequest = MalformedRequest("trailers that do not end the request");
 
 /// Queue capacity that is kept when the queue is empty.

@@ -18,7 +18,7 @@ use crate::qpack;
 pub const SECTION_BYTES_MAX: usize = 64 << 10;
 
 const UNDECODABLE: Fault = Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded");
-const OTHER_LENGTH: MalformedRequest = MalformedRequest("content of another length than content-length says");
+const OTHER_LENGTH: MalformedRequest = MalformedRequest("content whose length is not the content-length");
 const NO_HEAD: MalformedRequest = MalformedRequest("a stream that ended before its request's head");
 
 /// State shared by all requests of a connection.

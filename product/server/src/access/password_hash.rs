@@ -43,7 +43,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("$y$", "a hash of yescrypt"),
     ("$2x$", "a hash of a broken bcrypt (2x)"),
     ("{PLAIN}", "a password that anybody can read"),
-    ("$2", "no hash of bcrypt"),
+    ("$2", "not a bcrypt hash"),
 ];
 
 /// The remedy for a refused hash.
@@ -59,7 +59,7 @@ impl Hash {
             return argon2(text);
         }
         let known = REFUSED.iter().find(|(begins, _)| text.starts_with(begins)).map(|(_, what)| *what);
-        Err(format!("{}: {CURE}", known.unwrap_or("no hash that is known")))
+        Err(format!("{}: {CURE}", known.unwrap_or("not a known hash")))
     }
 
     /// Returns the memory that a verification takes while it runs.
@@ -79,7 +79,7 @@ impl Hash {
 }
 
 fn bcrypt(text: &str) -> Result<Hash, String> {
-    let parts: bcrypt::HashParts = text.parse().map_err(|_| format!("no hash of bcrypt: {CURE}"))?;
+    let parts: bcrypt::HashParts = text.parse().map_err(|_| format!("not a bcrypt hash: {CURE}"))?;
     match parts.get_cost() {
         4..=BCRYPT_COST_MAX => Ok(Hash::Bcrypt(text.into())),
         cost => Err(format!("a bcrypt hash of cost {cost}: expected a cost from 4 to {BCRYPT_COST_MAX}")),
@@ -87,7 +87,7 @@ fn bcrypt(text: &str) -> Result<Hash, String> {
 }
 
 fn argon2(text: &str) -> Result<Hash, String> {
-    let wrong = || format!("no hash of Argon2 in the PHC format: {CURE}");
+    let wrong = || format!("not an Argon2 hash in the PHC format: {CURE}");
     let hash = PasswordHash::new(text).map_err(|_| wrong())?;
     let is_whole = hash.hash.is_some() && hash.salt.is_some();
     argon2::Algorithm::try_from(hash.algorithm).map_err(|_| wrong())?;
@@ -113,7 +113,7 @@ pub enum HashError {
     Empty,
     #[error("a password over {PASSWORD_BYTES_MAX} bytes: expected a shorter one")]
     TooLong,
-    #[error("a control character in the password: expected none, since no browser sends any")]
+    #[error("a control character in the password: expected none, because browsers do not send them")]
     Control,
     #[error("Argon2: {0}")]
     Argon2(String),
@@ -145,12 +145,12 @@ mod tests {
             ("{SSHA}abc", "a SHA1 hash: "),
             ("$6$salt$abc", "a hash of SHA-crypt: "),
             ("$2x$10$abc", "a hash of a broken bcrypt (2x): "),
-            ("$2y$10$abc", "no hash of bcrypt: "),
-            ("rl.3StKT.4T8M", "no hash that is known: "),
-            ("secret", "no hash that is known: "),
-            ("", "no hash that is known: "),
-            ("$argon2id$v=19$m=65536", "no hash of Argon2 in the PHC format: "),
-            ("$argon2x$v=19$m=8,t=1,p=1$c29tZXNhbHQ$c29tZWhhc2hzb21laGFzaA", "no hash of Argon2"),
+            ("$2y$10$abc", "not a bcrypt hash: "),
+            ("rl.3StKT.4T8M", "not a known hash: "),
+            ("secret", "not a known hash: "),
+            ("", "not a known hash: "),
+            ("$argon2id$v=19$m=65536", "not an Argon2 hash in the PHC format: "),
+            ("$argon2x$v=19$m=8,t=1,p=1$c29tZXNhbHQ$c29tZWhhc2hzb21laGFzaA", "not an Argon2 hash"),
             (
                 "$argon2id$v=19$m=4194304,t=1,p=1$c29tZXNhbHQ$c29tZWhhc2hzb21laGFzaA",
                 "an Argon2 hash of m=4194304,t=1,p=1: expected m=65536,t=16,p=16 at most",

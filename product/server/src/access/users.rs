@@ -121,7 +121,7 @@ mod tests {
             (format!("ada:{0}\nada:{0}", hash("a")), "line 2: user `ada` appears a second time: expected once"),
             (":x".into(), "line 1: a name that is empty"),
             ("ada:$apr1$aaaaaaaa$bbbbbbbbbbbbbbbbbbbbbb".into(), "line 1: user `ada` has an MD5 hash (apr1): expected"),
-            ("ada:hunter2".into(), "line 1: user `ada` has no hash that is known: expected bcrypt or Argon2"),
+            ("ada:hunter2".into(), "line 1: user `ada` has not a known hash: expected bcrypt or Argon2"),
         ] {
             let fault = Users::read(text.as_bytes()).unwrap_err().to_string();
             assert!(fault.starts_with(said), "{fault}");

@@ -67,7 +67,7 @@ impl Handler {
         let (at, access) = self.sites().access(site, request)?;
         let reply = match access.by_network(client) {
             ByNetwork::LetIn => return None,
-            ByNetwork::Refused => text(Status::FORBIDDEN, "clients of your network are not let in"),
+            ByNetwork::Refused => text(Status::FORBIDDEN, "clients of your network have no access"),
             ByNetwork::NeedsLogin => match self.log_in((site, at), access, request, now, verdict) {
                 Login::Right => return None,
                 Login::Unknown(question) => return Some(Answer::Verify(Box::new(question))),

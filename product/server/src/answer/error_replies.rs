@@ -17,9 +17,7 @@ impl Handler {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
             Status::SERVICE_UNAVAILABLE => "too busy, please try again",
             Status::CONTENT_TOO_LARGE => "the body of this request is too large",
-            Status::LENGTH_REQUIRED => {
-                "expected a body of 1 MiB at most, or one whose length comes first (Content-Length)"
-            }
+            Status::LENGTH_REQUIRED => "expected a body of 1 MiB at most, or one with a Content-Length",
             _ => "the server behind this one does not answer",
         };
         let refused = text(status, why);
@@ -52,7 +50,7 @@ pub(super) fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
 
 /// Returns the reply to a request that its upstream sends back to this server repeatedly (RFC 5842 section 7.2).
 pub(super) fn looping() -> Reply {
-    text(Status::LOOP_DETECTED, "a server behind this one leads back to it").into()
+    text(Status::LOOP_DETECTED, "the server behind this one forwards requests back to it").into()
 }
 
 /// Returns the reply to a request whose host belongs to no site (RFC 9110 section 15.5.20).

@@ -43,7 +43,7 @@ impl Handler {
             Err(missing @ (Missing::Exhausted | Missing::Failed(_))) => error_replies::missing(missing, request.path),
             Ok(_) | Err(_) => {
                 let path = String::from_utf8_lossy(request.path);
-                let trouble = io::Error::other(format!("what its upstream names for {path}: no such file"));
+                let trouble = io::Error::other(format!("the file that its upstream names for {path}: no such file"));
                 Reply { trouble: Some(trouble), ..text(Status::NOT_FOUND, "nothing is here").into() }
             }
         };

@@ -159,7 +159,7 @@ fn create(folder: &Path) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     if !found.is_dir() || owner != own || mode & 0o022 != 0 {
-        let said = format!("it is of user {owner} with mode {mode:o}, and weir is user {own}");
+        let said = format!("it belongs to user {owner} with mode {mode:o}, but weir is user {own}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
     }
     Ok(())
@@ -233,8 +233,8 @@ fn write(path: &Path, payload: &[u8]) -> io::Result<()> {
 fn unkept(folder: &Path, error: &io::Error) -> String {
     let folder = folder.display();
     format!(
-        "coded forms and dictionaries are not kept in `{folder}`: {error}; expected a folder that only weir's user can write \
-         (STATE_DIRECTORY): they are made anew after each start"
+        "coded forms and dictionaries cannot be stored in `{folder}`: {error}; expected a folder that only weir's \
+            user can write (STATE_DIRECTORY): until then they are made again after each start"
     )
 }
 
@@ -340,7 +340,7 @@ mod tests {
         assert!(kept.get(&name(1)).is_none());
         std::os::unix::fs::chown(folder.path("state/forms"), Some(4242), None).unwrap();
         let said = Shelf::open(&folder.path("state"), "forms", 1_000, |_| ()).err().unwrap();
-        assert!(said.contains("it is of user 4242") && said.contains("STATE_DIRECTORY"), "{said}");
+        assert!(said.contains("it belongs to user 4242") && said.contains("STATE_DIRECTORY"), "{said}");
     }
 
     #[test]

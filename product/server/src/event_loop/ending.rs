@@ -80,7 +80,7 @@ impl<N: Net> Responder<N> {
     pub(super) fn end_for_memory(&mut self, at: usize) {
         let conn = &self.connections[at];
         let what = match () {
-            () if conn.part_bytes() > 0 => "its request or handshake is not whole",
+            () if conn.part_bytes() > 0 => "its request or handshake is incomplete",
             () if waiting(&self.proxy, conn).bytes >= WAITING_BYTES_MIN => "its requests wait",
             () => "it does not read",
         };

@@ -11,10 +11,8 @@ use crate::journal::Kind;
 use crate::net::Net;
 
 /// The answer to a client that uses HTTP on a TLS port. It is plain HTTP, because the client understands nothing else.
-const WANTS_TLS: Reject = Reject {
-    status: Status::BAD_REQUEST,
-    reason: "this port speaks HTTPS: please ask for the same address with https://",
-};
+const WANTS_TLS: Reject =
+    Reject { status: Status::BAD_REQUEST, reason: "this port serves HTTPS: please use the same address with https://" };
 
 impl<N: Net> Responder<N> {
     /// Takes bytes received from a client that speaks TLS.

@@ -23,7 +23,7 @@ impl Service {
     /// Refuses a newcomer that is not a trusted proxy, and gives its place back.
     pub fn refuse_proxy(&mut self, now: Nanos, peer: SocketAddr) {
         self.admission.give_back_place();
-        let why = format_args!("{peer}: it is none of the trusted proxies (server.trusted_proxies)");
+        let why = format_args!("{peer}: it is not a trusted proxy (server.trusted_proxies)");
         self.journal.fail(now, Kind::ProxyHeader, why);
     }
 

@@ -320,7 +320,7 @@ impl Service {
                 );
             }
             Failure::Overrun(overrun) => {
-                let why = format_args!("{overrun}; its connection is ended. Please report this: it is a fault of weir");
+                let why = format_args!("{overrun}; its connection was closed. Please report this as a bug in weir");
                 self.fail(now, conn, Kind::Internal, why);
             }
             Failure::Length => self.fail(now, conn, Kind::Length, format_args!("after {sent_bytes} bytes")),

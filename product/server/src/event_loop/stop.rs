@@ -89,7 +89,7 @@ impl Stop {
     /// them, if anything was cut off.
     pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
         let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
-        (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.shutdown)"))
+        (all.responses > 0).then(|| format!("cut {all}: timeouts.shutdown has passed"))
     }
 
     pub fn is_asked(&self) -> bool {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(stop.tell_cut(left(0, 0), 2), None);
         assert_eq!(
             stop.tell_cut(left(1, 500), 2).unwrap(),
-            "cut 1 response, 500 bytes left: the time for them is over (timeouts.shutdown)"
+            "cut 1 response, 500 bytes left: timeouts.shutdown has passed"
         );
         assert_eq!(Stop::default().tell_begun(left(0, 0), 1, Nanos::ZERO), None);
     }

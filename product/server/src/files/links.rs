@@ -62,10 +62,10 @@ impl Links {
         }
         told.push(link.to_vec());
         let folder = if target.is_dir() { target.as_path() } else { target.parent()? };
-        let last = if told.len() == TOLD_MAX { "; no more are told of until the next reload" } else { "" };
+        let last = if told.len() == TOLD_MAX { "; no more are reported until the next reload" } else { "" };
         Some(
             format!(
-                "`{}`: it is a symlink to `{}`, out of the root `{}`, and is not followed; name `{}` in \
+                "`{}`: it is a symlink to `{}`, outside the root `{}`, and is not followed; name `{}` in \
                  site.follow_symlinks_into (--follow-symlinks-into) to serve it{last}",
                 place.display(),
                 target.display(),

@@ -55,7 +55,7 @@ impl ListingPage {
                 "listing" => match listing_at.replace(line) {
                     None => Part::Listing,
                     Some(first) => {
-                        let said = format!("a second {{{{listing}}}}; expected one, that of line {first}");
+                        let said = format!("a second {{{{listing}}}}; expected only the one on line {first}");
                         return Err(PageFault { line, said });
                     }
                 },
@@ -155,7 +155,7 @@ mod tests {
         let none = "no {{listing}}; expected it once, where the names of a folder go";
         assert_eq!(fault(b""), (1, none.into()));
         assert_eq!(fault(b"{{path}}\n\n"), (3, none.into()));
-        let twice = "a second {{listing}}; expected one, that of line 2";
+        let twice = "a second {{listing}}; expected only the one on line 2";
         assert_eq!(fault(b"\n{{listing}}\n{{listing}}"), (3, twice.into()));
         assert_eq!(fault(b"\n{{rows}}"), (2, format!("unknown mark {{{{rows}}}}; {EXPECTED}")));
         assert_eq!(fault(b"\n\n{{listing}}\xe9"), (3, "byte 0xe9; expected UTF-8".into()));

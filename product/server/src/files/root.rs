@@ -221,7 +221,8 @@ impl Root {
         let is_readable = openat2(CWD, &self.path, READ | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::CACHED);
         let but = match is_readable {
             Err(Errno::ACCESS) => {
-                ", which may not be read: by its mode, or since the sandbox does not reach it (then run `weir upgrade`)"
+                ", which cannot be read: because of its mode, or because it is outside the sandbox (then run `weir \
+                    upgrade`)"
             }
             _ => "",
         };
@@ -328,7 +329,7 @@ impl Entered<'_> {
         }
         let path = String::from_utf8_lossy(path);
         let file = path.rsplit_once('.').map_or(&*path, |(file, _)| file);
-        Some(format!("`{path}` is not sent for `{file}`: {why}; expected it to be made anew from that, or none"))
+        Some(format!("`{path}` is not sent for `{file}`: {why}; make it again from the file, or remove it"))
     }
 
     /// Returns true if a path may have this segment.

@@ -234,6 +234,6 @@ fn say_once(errno: Errno) {
         Errno::NOENT => "/proc is not mounted; mount it".to_string(),
         other => other.to_string(),
     };
-    let text = format!("files: each use of a cached file looks at the disk again: {why}");
+    let text = format!("files: every use of a cached file checks the disk again: {why}");
     SAID.call_once(|| eprint!("{}", crate::stderr::line(&text)));
 }

@@ -56,7 +56,7 @@ const BEGINNINGS: [(Kind, &str); 15] = [
     (Kind::Newcomers, "memory is short, new connections wait:"),
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
-    (Kind::Length, "response cut, its body had another length than announced, to"),
+    (Kind::Length, "response cut off, its body did not have the announced length, to"),
     (Kind::Upstream, "no response from upstream"),
     (Kind::Program, "a program of upstream"),
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),

@@ -45,7 +45,7 @@ impl Complaints {
 }
 
 const OUT_OF_REACH: &str =
-    ", or its folder is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that";
+    ", or its folder was created after the start and is outside weir's sandbox: run `weir upgrade`";
 
 #[derive(Debug)]
 pub struct Sink {
@@ -192,7 +192,8 @@ impl Sink {
             (None, Err(error)) => {
                 let why = complaints.explained(&error);
                 complaints.tell(&format!(
-                    "access log: cannot write {}: {why}; serving goes on without it, free space or reopen it elsewhere",
+                    "access log: cannot write {}: {why}; serving continues without it; free space, or reopen it \
+                        elsewhere",
                     name()
                 ));
                 self.failing = Some(lost);

@@ -48,8 +48,8 @@ impl fmt::Display for Notice {
             ),
             Notice::Late { ahead } => write!(
                 f,
-                "wake-ups come {:.0} ms late: the processor is busy; as much of the link is sent ahead of the order \
-                 (give weir a lower nice value or a higher CPUWeight, or stop what keeps the processor busy)",
+                "wake-ups come {:.0} ms late: the processor is busy, so this much is sent ahead of the order (give \
+                    weir a lower nice value or a higher CPUWeight, or stop what keeps the processor busy)",
                 ahead.as_secs_f64() * 1e3,
             ),
             Notice::QueueLost { interface, why, rate } => {
@@ -96,7 +96,7 @@ impl fmt::Display for Line {
                 }
                 f.write_str(said(*limit))?;
                 if self.is_unpaced() {
-                    f.write_str("; not paced: one core serves no more")?;
+                    f.write_str("; not paced: one core cannot serve more")?;
                 }
                 if *age >= OLD {
                     f.write_str("; old: no congestion since to confirm it")?;
@@ -191,7 +191,7 @@ mod tests {
             ),
             (
                 Line::Found(LineStatus { rate: rate("11gbit"), pace: rate("10gbit"), busy_intervals: 0, ..found }),
-                "uplink 11.0 Gbit/s, found 12 s ago, limited by the line; not paced: one core serves no more",
+                "uplink 11.0 Gbit/s, found 12 s ago, limited by the line; not paced: one core cannot serve more",
             ),
             (Line::Read { interface: "eth0".into(), rate: rate("20mbit") }, "uplink 20.0 Mbit/s: the shaper of eth0"),
         ]

@@ -44,7 +44,12 @@ impl Notifier {
             Some((b'/', _)) => {
                 SocketAddr::from_pathname(Path::new(std::str::from_utf8(&name).map_err(io::Error::other)?))?
             }
-            _ => return Err(io::Error::other("expected a path from a slash, or a name from `@`")),
+            _ => {
+                return Err(io::Error::other(
+                    "expected a path that begins with a slash, or a name that begins with \
+                `@`",
+                ));
+            }
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;

@@ -149,14 +149,14 @@ impl Descriptor {
 fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), String> {
     let address = address_of(&socket)?;
     let of_address = listening.iter_mut().find(|passed| passed.address == address);
-    let beside = of_address.ok_or_else(|| format!("a datagram socket of {address}, where none listens"))?;
+    let beside = of_address.ok_or_else(|| format!("a datagram socket of {address}, where no TCP socket listens"))?;
     beside.take_datagrams(socket)
 }
 
 /// Returns the address of a listening or datagram socket. The error says what kind of socket it is instead.
 fn address_of(socket: &OwnedFd) -> Result<SocketAddr, String> {
     let address = getsockname(socket).map_err(unread)?;
-    SocketAddr::try_from(address).map_err(|_| "no socket of the internet".to_string())
+    SocketAddr::try_from(address).map_err(|_| "not an internet socket".to_string())
 }
 
 fn unread(error: impl Into<io::Error>) -> String {
@@ -259,7 +259,7 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         for (socket, is) in [
             (OwnedFd::from(client), "that does not listen"),
-            (unix.into(), "no socket of the internet"),
+            (unix.into(), "not an internet socket"),
             (udp.into(), "that does not listen"),
             (file.into(), "no socket"),
         ] {
@@ -275,9 +275,12 @@ mod tests {
         let mut listening = [passed("127.0.0.1:0"), passed("127.0.0.2:0")];
         let udp = |address| OwnedFd::from(UdpSocket::bind(address).unwrap());
         let said = add_datagrams(&mut listening, udp("127.0.0.3:0".parse().unwrap())).unwrap_err();
-        assert!(said.starts_with("a datagram socket of 127.0.0.3:") && said.ends_with("where none listens"), "{said}");
+        assert!(
+            said.starts_with("a datagram socket of 127.0.0.3:") && said.ends_with("where no TCP socket listens"),
+            "{said}"
+        );
         let (unix, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        assert_eq!(add_datagrams(&mut listening, unix.into()).unwrap_err(), "no socket of the internet");
+        assert_eq!(add_datagrams(&mut listening, unix.into()).unwrap_err(), "not an internet socket");
         let beside = udp(listening[1].address);
         let added = add_datagrams(&mut listening, beside);
         assert!(added.is_ok(), "{added:?}");

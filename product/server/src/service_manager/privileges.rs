@@ -49,7 +49,7 @@ pub enum PrivilegeError {
     #[error("group `{0}` is not known; expected the name or number of a group: `getent group` lists them")]
     Group(String),
     #[error(
-        "user {0} is not among the known users, so its group is not known; expected a group (--group, server.group)"
+        "user {0} is not in the user database, so its group is not known; expected a group (--group, server.group)"
     )]
     NoGroup(u32),
     #[error("user `{0}` is root; expected a user without privileges, or none")]
@@ -61,9 +61,7 @@ pub enum PrivilegeError {
     NotRoot { name: String, own: u32 },
     #[error("cannot become user {name}: {doing}: {error}{hint}", hint = hint(error))]
     System { name: String, doing: &'static str, error: io::Error },
-    #[error(
-        "cannot become user {0}: root's privileges could be had again; this is a mistake of weir's or of the kernel's"
-    )]
+    #[error("cannot become user {0}: root's privileges could be regained; this is a bug in weir or in the kernel")]
     Regained(String),
 }
 
@@ -93,7 +91,7 @@ impl Account {
         let uid = listed.as_ref().map(|listed| listed.uid.as_raw()).or(number);
         let uid = uid.filter(|&uid| uid != u32::MAX).ok_or_else(|| PrivilegeError::User(user.into()))?;
         let gid = match group {
-            Some(group) => gid_of(group).map_err(unread("looking its group up"))?,
+            Some(group) => gid_of(group).map_err(unread("looking up its group"))?,
             None => Some(listed.as_ref().map(|listed| listed.gid.as_raw()).ok_or(PrivilegeError::NoGroup(uid))?),
         };
         let gid = gid.ok_or_else(|| PrivilegeError::Group(group.unwrap_or_default().into()))?;
@@ -211,7 +209,7 @@ mod tests {
         let said = |user, group| Account::find(user, group).unwrap_err().to_string();
         assert!(said("no-such-user", None).starts_with("user `no-such-user` is not known"));
         assert!(said("nobody", Some("no-such-group")).starts_with("group `no-such-group` is not known"));
-        assert!(said("4123456789", None).starts_with("user 4123456789 is not among the known users"));
+        assert!(said("4123456789", None).starts_with("user 4123456789 is not in the user database"));
         assert!(said("4294967295", Some("5")).starts_with("user `4294967295` is not known"));
         assert!(
             said("root", None).starts_with("user `root` is root") && said("0", None).starts_with("user `0` is root")

@@ -33,16 +33,16 @@ pub fn page(status: Status, reason: &str) -> Vec<u8> {
 
 fn sentence(status: Status) -> &'static str {
     match status {
-        Status::FORBIDDEN => "This may not be read.",
-        Status::NOT_FOUND => "Nothing is here. Check the address for a mistake, or begin at the front page.",
-        Status::METHOD_NOT_ALLOWED => "This address can be read, and nothing else.",
-        Status::PRECONDITION_FAILED => "This has changed meanwhile. Load it again.",
-        Status::RANGE_NOT_SATISFIABLE => "This is shorter than the part that was asked for. Load it anew.",
-        Status::TOO_MANY_REQUESTS => "You have asked too often. Wait a few seconds, then try again.",
+        Status::FORBIDDEN => "You may not read this.",
+        Status::NOT_FOUND => "There is nothing here. Check the address for mistakes, or start at the front page.",
+        Status::METHOD_NOT_ALLOWED => "This address can only be read.",
+        Status::PRECONDITION_FAILED => "This has changed in the meantime. Load it again.",
+        Status::RANGE_NOT_SATISFIABLE => "This is shorter than the part that was requested. Load it again.",
+        Status::TOO_MANY_REQUESTS => "You have sent too many requests. Wait a few seconds, then try again.",
         Status::BAD_GATEWAY => "The program behind this site does not answer. Try again in a minute.",
         Status::SERVICE_UNAVAILABLE => "This site is too busy. Try again in a few seconds.",
         Status::GATEWAY_TIMEOUT => "The program behind this site takes too long. Try again in a minute.",
-        Status(500..) => "This site has a fault. Try again in a minute.",
+        Status(500..) => "This site has a problem. Try again in a minute.",
         _ => "This request cannot be answered.",
     }
 }

@@ -199,7 +199,8 @@ fn borrow(
         count => format!(" or for the hosts of {count} other sites"),
     };
     Some(format!(
-        "no certificate is for {first}{others}: over HTTPS clients get that of another site and refuse it; expected cert and key in the site"
+        "no certificate is for {first}{others}: HTTPS clients get another site's certificate and refuse it; expected \
+            cert and key in the site"
     ))
 }
 
@@ -243,9 +244,11 @@ fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
             "certificate {name} expired {} days ago: clients refuse it; renew it, then run weir reload",
             days(since)
         )),
-        (Validity::NotYet(until), _) => {
-            Some(format!("certificate {name} is valid in {} days: clients refuse it; is the clock right?", days(until)))
-        }
+        (Validity::NotYet(until), _) => Some(format!(
+            "certificate {name} becomes valid in {} days: clients refuse it until then; is the clock \
+                right?",
+            days(until)
+        )),
         (Validity::Good, Validity::Expired(over)) => Some(format!(
             "certificate {name} expires in {} days; renew it, then run weir reload",
             days(SOON.saturating_sub(over))

@@ -247,7 +247,7 @@ fn gates_of(
 fn lacks_fallback(site: &SiteConfig) -> Option<String> {
     let (fallback, dir) = (&site.answers.tries.fallback.as_ref()?.value, site.dir.as_ref()?);
     let file = dir.join(fallback.trim_start_matches('/'));
-    let said = "expected a file; until it is there, what leads nowhere is 404";
+    let said = "expected a file; until it exists, navigations that lead nowhere get 404";
     (!file.is_file() && dir.is_dir()).then(|| format!("site.fallback `{}` of {}: {said}", file.display(), site.name))
 }
 

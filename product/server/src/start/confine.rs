@@ -33,10 +33,14 @@ pub fn confine(config: &Config) -> Confined {
     let connects = config.acme.is_some() || config.sites.iter().any(|site| site.answers.upstreams().next().is_some());
     let files = restrict_files(&reach(config), connects)
         .and_then(|granted| granted.ok_or_else(|| "this kernel has none, or a container forbids it".into()));
-    let files =
-        files.map_err(|why| format!("no Landlock: {why}; which files weir can open is up to its user's rights alone"));
+    let files = files.map_err(|why| {
+        format!(
+            "no Landlock: {why}; only the rights of weir's user limit the files that it can \
+            open"
+        )
+    });
     let calls = refuse_calls();
-    let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir serves without"));
+    let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir runs without it"));
     let (granted, unconfined) = (files.as_ref().ok().copied(), files.err());
     Confined { granted, remarks: unconfined.into_iter().chain(calls.err()).collect() }
 }

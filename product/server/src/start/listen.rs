@@ -59,8 +59,8 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
 fn untold(socket: &impl AsFd) -> Option<String> {
     let error = uplink::tcp_info(socket).err()?;
     Some(format!(
-        "the kernel refuses TCP_INFO: {error}; expected a kernel or sandbox that allows getsockopt(TCP_INFO): the uplink's rate is not found \
-         from TCP, and stays as it was told; allow it, or give --uplink RATE"
+        "the kernel refuses TCP_INFO: {error}; so the uplink's rate cannot be measured: allow getsockopt(TCP_INFO) in \
+            the sandbox or container, or give --uplink RATE"
     ))
 }
 
@@ -88,9 +88,9 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let PassedSocket { address, .. } = passed;
     passed.datagrams.first()?;
     let why = match passed {
-        PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
+        PassedSocket { is_secure: false, .. } => "its clients do not use TLS, which HTTP/3 requires",
         PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
-        _ if !config.shaping.orders_http3() => "with bands HTTP/3 would have no order",
+        _ if !config.shaping.orders_http3() => "bands cannot order HTTP/3",
         _ => return None,
     };
     Some(format!(

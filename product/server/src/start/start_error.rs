@@ -27,10 +27,10 @@ pub enum StartError {
     Unstarted(ThreadError),
     #[error("shaping is {before} and would be {after}: run `weir upgrade` for that")]
     OtherShaping { before: &'static str, after: &'static str },
-    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
+    #[error("{0}; or it was created after the start and is outside weir's sandbox: run `weir upgrade`")]
     OutOfReach(#[source] Box<StartError>),
     /// Access to this path is certainly refused because of the sandbox.
-    #[error("{0} is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
+    #[error("{0} was created after the start and is outside weir's sandbox: run `weir upgrade`")]
     BeyondSandbox(String),
     /// The site is served without this folder or page.
     #[error("{0}")]
@@ -47,7 +47,7 @@ fn unheard(error: &io::Error) -> String {
                 .to_string()
         }
         io::ErrorKind::PermissionDenied => {
-            format!("{error}; ports below 1024 need root, with --user for what follows, or the systemd unit")
+            format!("{error}; ports below 1024 need root (--user then gives it up) or the systemd unit")
         }
         io::ErrorKind::AddrNotAvailable => {
             format!("{error}; expected an address of this host in --listen (listener.address)")

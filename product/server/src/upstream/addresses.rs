@@ -72,7 +72,7 @@ impl Addresses {
             Source::Named { name, upstream, .. } => match names.find(name) {
                 Found { failure: None, .. } => None,
                 Found { failure: Some(why), addresses } if addresses.is_empty() => Some(format!(
-                    "cannot find upstream {upstream}: {why}; it is looked up every 10 s, and without another its requests are answered 502"
+                    "cannot find upstream {upstream}: {why}; it is looked up every 10 s, and requests get 502 if there is no other"
                 )),
                 Found { failure: Some(why), .. } => {
                     Some(format!("cannot find upstream {upstream} again: {why}; its last addresses are used"))
@@ -147,7 +147,7 @@ mod tests {
         names.introduce(&app);
         assert!(!addresses.renew(&names) && app.len() == 1);
         assert_eq!(shown(), ["unix:/a", "h2c://[::1]:2"]);
-        let why = "cannot find upstream app:80: unknown; it is looked up every 10 s, and without another its requests are answered 502";
+        let why = "cannot find upstream app:80: unknown; it is looked up every 10 s, and requests get 502 if there is no other";
         assert_eq!(addresses.remarks(&names), [why]);
         *resolved.lock().unwrap() = Ok(vec!["198.18.0.1:80".parse().unwrap()]);
         names.introduce(&[]);

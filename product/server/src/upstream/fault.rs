@@ -81,25 +81,24 @@ impl fmt::Display for Fault {
             Fault::NoAddress => f.write_str("its name has no address"),
             Fault::Unreachable(error) => write!(f, "cannot connect: {}", words(error)),
             Fault::Broken(error) => write!(f, "connection broken: {}", words(error)),
-            Fault::Closed => f.write_str("closed before the response was whole"),
+            Fault::Closed => f.write_str("closed before the response was complete"),
             Fault::Tls(why) => write!(f, "TLS: {why}"),
             Fault::Wrong(fault) => fault.fmt(f),
             Fault::Refused => f.write_str("refused the request"),
-            Fault::Crowded => f.write_str("refused the request: it allows fewer at the same time"),
+            Fault::Crowded => f.write_str("refused the request: it allows fewer concurrent requests"),
             Fault::Left => f.write_str("closed several connections without processing the request"),
-            Fault::Reset(code) => write!(f, "reset the stream with error {code} of HTTP/2 (RFC 9113 section 7)"),
+            Fault::Reset(code) => write!(f, "reset the stream with HTTP/2 error {code} (RFC 9113 section 7)"),
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
-            Fault::TooLarge => f.write_str("the body of the request is over site.proxy.max_body"),
-            Fault::Unmeasured => {
-                f.write_str("the body of the request is over 1 MiB, and its length does not come first")
-            }
+            Fault::TooLarge => f.write_str("the body of the request is larger than site.proxy.max_body"),
+            Fault::Unmeasured => f.write_str("the body of the request is over 1 MiB and has no Content-Length"),
             Fault::NoMemory => f.write_str(
-                "no memory for the body of a request whose length does not come first: raise limits.memory, or send Content-Length",
+                "no memory for the body of a request without Content-Length: raise limits.memory, or send \
+                    Content-Length",
             ),
-            Fault::Down => f.write_str("it is down, and so are the others"),
+            Fault::Down => f.write_str("it is down, and so are all others"),
         }
     }
 }

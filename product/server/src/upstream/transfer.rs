@@ -355,9 +355,9 @@ impl Transfer {
     /// The fault of an upstream that has exceeded its deadline.
     pub fn timed_out(&self) -> Fault {
         Fault::TooSlow(match () {
-            () if self.connection.is_none() => "none of its places became free in time",
+            () if self.connection.is_none() => "no place became free in time",
             () if self.outbound.is_unsent() => "no connection in time",
-            () if self.inbound.has_come => "nothing came for too long",
+            () if self.inbound.has_come => "sent nothing for too long",
             () => "no response in time",
         })
     }

@@ -31,9 +31,9 @@ impl Tunnel {
             None => true,
         };
         Err(Fault::Wrong(UpstreamFault(match () {
-            () if is_change && !self.is_asked => "a change of protocol that was not asked for",
-            () if is_change && !is_request_whole => "a change of protocol before the request was whole",
-            () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
+            () if is_change && !self.is_asked => "an unrequested change of protocol",
+            () if is_change && !is_request_whole => "a change of protocol before the end of the request",
+            () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that does not match the key",
             () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
             () => return Ok(()),
         })))

@@ -56,9 +56,9 @@ fn every_fault_is_named_with_its_file() {
     for (text, expected) in [
         ("", "has no certificate; expected PEM that begins with -----BEGIN CERTIFICATE-----"),
         (key.as_str(), "has no certificate"),
-        (half, "ends within its PEM: it is half-written"),
+        (half, "ends within its PEM: it is incomplete"),
         (&broken, "cannot be read"),
-        ("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n", "is no correct PEM"),
+        ("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n", "is not valid PEM"),
         (VERSION_1, "has version 1 of X.509"),
     ] {
         let path = folder.write("c", text);
@@ -76,7 +76,7 @@ fn every_fault_is_named_with_its_file() {
             "openssl pkey",
         ),
         (cert.as_str(), "has no private key"),
-        (&key[..key.len() / 2], "half-written"),
+        (&key[..key.len() / 2], "it is incomplete"),
         (&other, "does not belong to the first certificate"),
     ] {
         let path = folder.write("k", text);

@@ -102,7 +102,7 @@ impl Program {
     /// becomes the first program there, together with the program for packets from clients. Otherwise it becomes a
     /// filter of the clsact, which is created if necessary.
     pub fn attach(&self, interface: &Interface) -> Result<(), Error> {
-        let doing = format!("hanging the classifier at {}", interface.name);
+        let doing = format!("attaching the classifier to {}", interface.name);
         let there = tcx::programs(interface.index).map_err(|error| Error::kernel(&doing, error))?;
         if let Some(there) = there {
             if !there.contains(&self.facts.id) {
@@ -131,7 +131,7 @@ impl Program {
     }
 
     fn detach_but(&self, interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
-        let doing = format!("taking the classifier from {}", interface.name);
+        let doing = format!("detaching the classifier from {}", interface.name);
         let there = filter::look(interface)?;
         for id in there.at_tcx.into_iter().filter(|id| Some(*id) != kept) {
             let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;
@@ -197,7 +197,7 @@ fn refused(error: libbpf_rs::Error) -> Error {
 
 /// Detaches our programs for incoming packets, except `kept` if it is given.
 pub fn detach_arriving(interface: &Interface, kept: Option<u32>) -> Result<(), Error> {
-    let doing = format!("taking the classifier from {}", interface.name);
+    let doing = format!("detaching the classifier from {}", interface.name);
     for id in filter::look(interface)?.arriving.into_iter().filter(|id| Some(*id) != kept) {
         let program = libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(&doing, BY_NUMBER, error))?;
         tcx::detach(Side::Arriving, program.as_fd(), interface.index).map_err(|error| Error::kernel(&doing, error))?;

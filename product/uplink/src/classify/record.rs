@@ -69,12 +69,12 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
             (Ok(interface), _) if read(&interface).is_some() && filter::look(&interface)?.ours().is_none() => {
                 let what = cure(
                     &interface,
-                    "the classifier is gone: somebody removed it or its clsact, or an attach was ended half way",
+                    "the classifier is gone: somebody removed it or its clsact, or an attach was interrupted",
                 );
                 lost.push(Lost { interface, what });
             }
             (Err(_), Ok(interface)) if filter::look(&interface)?.ours().is_none() => {
-                let what = cure(&interface, "the interface was made anew, without classifier and bands");
+                let what = cure(&interface, "the interface was created again, without classifier and bands");
                 lost.push(Lost { interface, what });
             }
             _ => {}
@@ -88,7 +88,7 @@ pub fn missing(attached: &Attached) -> Option<String> {
     let Attached { interface, settings: Some(settings), .. } = attached else { return None };
     let what = match tree::find(interface) {
         Ok(Some(tree)) if tree.plan.classes == settings.classes.shares() => return None,
-        Ok(Some(_)) => "the classes are gone: another program made the bands anew".to_string(),
+        Ok(Some(_)) => "the classes are gone: another program created the bands again".to_string(),
         Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
         Err(_) => "the order is incomplete: another program removed or changed some of the bands".to_string(),
     };

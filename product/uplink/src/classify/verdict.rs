@@ -156,7 +156,7 @@ impl Verdict {
         let ports = ports.join(",");
         match self {
             Verdict::Ordered => None,
-            Verdict::NoTraffic => Some("no traffic seen yet; `weir attach --list` tells later".to_string()),
+            Verdict::NoTraffic => Some("no traffic seen yet; see `weir attach --list` later".to_string()),
             Verdict::NotSeen(sent) => Some(format!(
                 "nothing is ordered: of {sent} packets that left, none was of a response from port {ports}; attach where the server's packets leave \
                  (not below a tunnel or a container's veth), with --port for its ports, and look for programs before weir's: `bpftool net show dev {name}`, `tc filter show dev {name} egress`"

@@ -31,7 +31,7 @@ pub fn keep(interface: &Interface, qdisc: &Qdisc) -> Result<(), Error> {
     let text = format!("{} {:x} {options}", qdisc.kind, qdisc.handle);
     path(KIND, interface).and_then(|path| leftovers::write(&path, interface, &text)).map_err(|error| {
         let (kind, name, folder) = (&qdisc.kind, &interface.name, leftovers::FOLDER);
-        Error::other(format!("nothing was changed: the {kind} on {name} cannot be kept in {folder}"), error)
+        Error::other(format!("nothing was changed: the {kind} on {name} cannot be saved in {folder}"), error)
     })
 }
 

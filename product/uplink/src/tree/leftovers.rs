@@ -86,13 +86,13 @@ pub(crate) fn unusable(kind: &str, interface: &Interface, error: io::Error) -> E
 fn said(path: &Path, error: &io::Error) -> String {
     let cure = match error.kind() {
         ErrorKind::PermissionDenied => format!("run as root, or give {FOLDER} to this user"),
-        ErrorKind::ReadOnlyFilesystem => format!("make {FOLDER} writable, where weir records what it puts back"),
+        ErrorKind::ReadOnlyFilesystem => format!("make {FOLDER} writable, where weir records what it must restore"),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("make room: see `df {FOLDER}`"),
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
             format!("{FOLDER} must be a folder: remove the file of this name")
         }
-        ErrorKind::IsADirectory => "a folder has its place: remove it".to_string(),
-        _ => format!("weir records in {FOLDER} what it puts back: see `ls -ld {FOLDER}`"),
+        ErrorKind::IsADirectory => "a folder has that name: remove it".to_string(),
+        _ => format!("weir records in {FOLDER} what it must restore: see `ls -ld {FOLDER}`"),
     };
     format!("cannot write {}: {error}; {cure}", path.display())
 }

@@ -294,7 +294,7 @@ impl Before {
     pub(crate) fn restore(self, tree: &Tree) -> Result<(), Error> {
         let name = &tree.interface.name;
         segments::restore(&tree.interface, tree.plan.rate, self.segments.into())
-            .map_err(|error| Error::kernel(&format!("putting back the packets' size on {name}"), error))
+            .map_err(|error| Error::kernel(&format!("restoring the packet size on {name}"), error))
     }
 }
 
@@ -308,7 +308,7 @@ pub fn replaced(interface: &Interface) -> Option<String> {
 pub fn has_small_packets(tree: &Tree, is_followed: bool) -> Result<bool, Error> {
     let name = &tree.interface.name;
     segments::is_bound(&tree.interface, tree.plan.rate, is_followed)
-        .map_err(|error| Error::kernel(&format!("reading the packets' size on {name}"), error))
+        .map_err(|error| Error::kernel(&format!("reading the packet size on {name}"), error))
 }
 
 /// Returns our tree on this interface; `None` if there is none.
@@ -319,7 +319,8 @@ pub fn find(interface: &Interface) -> Result<Option<Tree>, Error> {
         found::Found::Broken => {
             let name = &interface.name;
             Err(Error::new(format!(
-                "the tree on {name} is not whole: run `weir uplink up` to make it anew, or `weir uplink down {name}` to remove it"
+                "the tree on {name} is incomplete: run `weir uplink up` to rebuild it, or `weir uplink down {name}` \
+                    to remove it"
             )))
         }
     }

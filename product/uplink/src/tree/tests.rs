@@ -299,7 +299,7 @@ fn what_could_not_be_put_back_is_refused_even_with_replace() {
         for replace in [false, true] {
             let said = refused(weir0, &plan("10mbit"), replace);
             assert!(
-                said.contains("a htb, which weir cannot put back") && said.contains("tc qdisc del dev weir0"),
+                said.contains("a htb, which weir cannot restore") && said.contains("tc qdisc del dev weir0"),
                 "{said}"
             );
         }
@@ -385,7 +385,7 @@ fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
         let before = everything(&anew);
         for outcome in outcomes() {
             let said = outcome.unwrap_err().to_string();
-            assert!(said.starts_with("the interface weir0 was made anew meanwhile"), "{said}");
+            assert!(said.starts_with("the interface weir0 was created again meanwhile"), "{said}");
         }
         assert_eq!((everything(&anew), find(&anew).unwrap()), (before, None));
         // Looked up again, it is an ordinary interface, whose packets are not limited for the previous tree.
@@ -479,6 +479,6 @@ fn the_kernel_s_mq_comes_back_and_somebody_s_is_refused() {
         assert!(down(&weir0).unwrap());
         assert_eq!(root(), ("mq".to_string(), 0));
         run("tc qdisc replace dev weir0 root handle 1: mq");
-        assert!(refused(&weir0, &plan("10mbit"), true).contains("has a mq, which weir cannot put back later"));
+        assert!(refused(&weir0, &plan("10mbit"), true).contains("has a mq, which weir cannot restore later"));
     });
 }

@@ -164,14 +164,14 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
 /// discipline that it replaced, unless another discipline is there. Returns false if there was nothing to restore.
 pub fn put_back(interface: &Interface) -> Result<bool, Error> {
     let name = &interface.name;
-    let kernel = |error: io::Error| Error::kernel(&format!("putting back the packets' size on {name}"), error);
+    let kernel = |error: io::Error| Error::kernel(&format!("restoring the packet size on {name}"), error);
     let mut netlink = Socket::open().map_err(kernel)?;
     let is_released = segments::release(&mut netlink, interface).map_err(kernel)?;
     let kept = if matches!(look(interface)?, Found::Default) { keep::kept(interface) } else { None };
     if let Some(qdisc) = &kept {
         keep::restore(&mut netlink, interface, qdisc).map_err(|error| {
             let kind = &qdisc.kind;
-            Error::other(format!("the tree is gone from {name}, but the {kind} before it could not be put back"), error)
+            Error::other(format!("the tree is gone from {name}, but the previous {kind} could not be restored"), error)
         })?;
     }
     keep::forget(interface);
@@ -284,7 +284,7 @@ fn check_cross(name: &str, qdisc: &Qdisc, replace: bool, undo: &str) -> Result<(
     let kind = &qdisc.kind;
     if !keep::is_restorable(qdisc) {
         return Err(Error::new(format!(
-            "{name} has a {kind}, which weir cannot put back later: run `tc qdisc del dev {name} root` to remove it"
+            "{name} has a {kind}, which weir cannot restore later: run `tc qdisc del dev {name} root` to remove it"
         )));
     }
     if !replace {

@@ -32,7 +32,7 @@ Examples:
   weir apply
   weir apply eth0 --watch
 
-What is as the file says stays untouched; a rate is changed in place. If an interface fails,
+Attaches that match the file are not touched; a changed rate is changed in place. If an interface fails,
 the others are done, and the exit status is 1. As a service, which watches:
 systemctl enable --now weir-attach@eth0.")]
 pub struct Args {

@@ -245,7 +245,8 @@ impl Following {
     fn doubt(&self) -> String {
         self.watch.unseen_percent().map_or(String::new(), |percent| {
             format!(
-                "; with lower confidence: {percent} % of what leaves is QUIC or other traffic that shows no arrival"
+                "; with lower confidence: {percent} % of the sent bytes are QUIC or other traffic without visible \
+                    acknowledgements"
             )
         })
     }
@@ -285,7 +286,7 @@ impl Following {
         }
         let percent = sent_bytes * 100 / left_bytes.max(1);
         Some(format!(
-            "of what leaves, {percent} % is of TCP connections whose acknowledgements pass here; the rest (QUIC, tunnels, \
+            "{percent} % of the sent bytes are TCP whose acknowledgements pass here; the rest (QUIC, tunnels, \
              before Linux 6.6 containers) does not show the line's rate: it may stay unknown, and what is found has a lower \
              confidence: give --rate RATE"
         ))
@@ -295,13 +296,13 @@ impl Following {
     fn end(&self) -> End {
         let name = &self.interface.name;
         if !self.lock.is_valid() {
-            return End::Released("detached, or given a rate, by another command: followed no longer".to_string());
+            return End::Released("detached, or given a rate, by another command: no longer followed".to_string());
         }
         if let Err(error) = self.interface.check() {
             return End::Lost(error.to_string());
         }
         match tree::find(&self.interface) {
-            Ok(Some(tree)) => End::Released(format!("another command set {}: followed no longer", tree.plan.rate)),
+            Ok(Some(tree)) => End::Released(format!("another command set {}: no longer followed", tree.plan.rate)),
             _ => End::Lost(format!(
                 "another program removed the bands or replaced them: nothing is ordered; run `weir attach {name}` again"
             )),
@@ -314,7 +315,7 @@ impl Following {
         let name = &self.interface.name;
         let at = match self.watch.is_open() {
             true => "the line's rate was not found, so the bands order nothing".to_string(),
-            false => format!("the order stays, at {}, and is followed no longer", server::mbit(self.watch.rate())),
+            false => format!("the order stays, at {}, and is no longer followed", server::mbit(self.watch.rate())),
         };
         let _ = self.lock.write(&self.status());
         Ok(format!("{at}; `weir attach {name}` goes on, `weir attach --detach {name}` removes it"))

@@ -196,7 +196,7 @@ fn rate_in_words(name: &str, line: Option<Followed>, tree: impl FnOnce() -> Opti
     };
     let who = match process {
         Some(process) => format!("followed by process {process}"),
-        None => format!("followed by no process: `weir attach {name}` goes on"),
+        None => format!("no process follows the line: `weir attach {name}` goes on"),
     };
     format!("{}; {who}", server::Line::Found(status))
 }

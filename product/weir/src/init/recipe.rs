@@ -170,7 +170,7 @@ impl Answers {
     pub fn remark(&self) -> Option<String> {
         let path = self.php_fpm.as_deref().filter(|_| self.is_php())?.strip_prefix("unix:")?;
         let is_there = Path::new(path).exists();
-        (!is_there).then(|| format!("There is no `{path}` yet: start php-fpm, on Debian the package php-fpm"))
+        (!is_there).then(|| format!("`{path}` does not exist yet: start php-fpm, on Debian the package php-fpm"))
     }
 
     /// Returns the configuration.

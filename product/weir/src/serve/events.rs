@@ -91,7 +91,7 @@ impl Events {
         let admin = admin.map(|address| Admin::open(address, taken)).transpose();
         let admin = admin.map_err(|failure| Unmet::Key("server.admin", failure))?;
         let address = admin.as_ref().and_then(|admin| admin.listener().local_addr().ok());
-        remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine alone)")));
+        remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine only)")));
         Ok(Events { signals, control, status, routes, admin, handover, before: Before::default(), remarks })
     }
 

@@ -162,7 +162,7 @@ fn http3_off(config: &Config) -> String {
 /// Returns a remark if other machines cannot reach the default address.
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
-    if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
+    if is_default { "; for this machine only, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 
 /// Returns a remark about clients that are not paced, or about clients that may be paced although they are local.
@@ -258,12 +258,13 @@ mod tests {
         let said = Said {
             status: "serving www at http://127.0.0.1:8080/".into(),
             order: order("shaping off, as requested"),
-            limits: "at most 9 connections; for this machine alone".into(),
+            limits: "at most 9 connections; for this machine only".into(),
         };
         let order = "order OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on";
         let line = format!("{} ({order}; {})", said.status, said.limits);
         assert_eq!(said.line(), line);
-        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on\n  at most 9 connections\n  for this machine alone\n";
+        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, as requested; --uplink auto or a rate \
+            (uplink.rate) turns it on\n  at most 9 connections\n  for this machine only\n";
         assert_eq!(said.lines(), lines);
     }
 }

@@ -272,7 +272,7 @@ impl Predecessor {
     /// process ends meanwhile.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
         let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
-        let pid = pid.parse().map_err(|_| io::Error::other("expected the number of a process"))?;
+        let pid = pid.parse().map_err(|_| io::Error::other("expected a process number"))?;
         // This process outlives the terminal of the operator who began the change.
         let _ = rustix::process::setsid();
         let process = Process::of(pid)?;

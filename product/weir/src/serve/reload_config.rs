@@ -93,7 +93,7 @@ pub struct Refused {
 
 /// The line printed after files of the configuration that cannot be read in the sandbox.
 const OUT_OF_REACH: &str =
-    "or what cannot be read is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that";
+    "or what cannot be read was created after the start and is outside weir's sandbox: run `weir upgrade`";
 
 impl Refused {
     /// Makes a refusal because a process cannot change this setting.

@@ -22,7 +22,7 @@ const AFTER_HELP: &str = "\
 Examples:
   weir run /etc/weir/weir.toml
 
-SIGHUP and `weir reload` read the file again: all of it counts, or nothing and the reason.
+SIGHUP and `weir reload` read the file again: either all of it takes effect, or nothing, and the reason is printed.
 `weir check FILE` prints all mistakes of the file, and `weir check --explain URL` what it does with a request.";
 
 #[derive(clap::Args)]

@@ -75,7 +75,7 @@ fn under_way(told: &Value, rows_max: usize) -> Vec<Block> {
     });
     let waiting = waiting.collect::<Vec<_>>().join(", ");
     let words = if count == 0 { "none".to_string() } else { format!("{count}, waiting {waiting}") };
-    let mut blocks = vec![Block::Text(format!("responses under way: {words}"), Style::Head)];
+    let mut blocks = vec![Block::Text(format!("responses in progress: {words}"), Style::Head)];
     let listed = told["responses"].as_array().map_or(&[][..], Vec::as_slice);
     if !listed.is_empty() {
         let head = ["left", "of", "waits for", "silent", "client", "site", "class", "protocol", "request"];
@@ -234,7 +234,7 @@ mod tests {
     fn without_counts_it_says_so() {
         let lines = shown(&json!({ "sizes": [], "responses": [] }), None, 200);
         assert_eq!(lines.last().unwrap(), status::UNCOUNTED);
-        assert_eq!(lines[3], "responses under way: none");
+        assert_eq!(lines[3], "responses in progress: none");
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
             "leaving: 2.00 Mbit/s, 20 % of the pace",
             "2 responses waited 98 ms less than if all took turns",
             "",
-            "responses under way: 3, waiting 1 for their turn, 1 for their clients, 1 for upstreams",
+            "responses in progress: 3, waiting 1 for their turn, 1 for their clients, 1 for upstreams",
             "left             of       waits for     silent  client      site  protocol  request",
             "1.20 GB          1.23 GB  its client    12 s    198.18.0.7  a     HTTP/1.1  GET /film",
             "?, sent 7.00 KB  unknown  its upstream  67 min  198.18.0.8  b     HTTP/2.0",

@@ -171,7 +171,7 @@ fn a_symlink_that_leaves_the_root_is_told() {
     folder.write("weir.toml", text);
     let (status, out, err) = said(&weir(&folder.0, &["check"]));
     let media = folder.0.join("media").canonicalize().unwrap();
-    let told = format!("www/films`: it is a symlink to `{}`, out of the root", media.display());
+    let told = format!("www/films`: it is a symlink to `{}`, outside the root", media.display());
     assert!(status == Some(0) && out.contains(&told) && out.contains("site.follow_symlinks_into"), "{out}{err}");
     folder.write("weir.toml", &format!("{text}follow_symlinks_into = ['media']\n"));
     let (status, out, err) = said(&weir(&folder.0, &["check"]));

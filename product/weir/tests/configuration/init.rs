@@ -86,7 +86,7 @@ fn init_knows_what_a_certificate_needs() {
     };
     for (flags, status, expected) in [
         (&["--certificate", "acme"][..], 2, "weir: --certificate: `acme`: a certificate is for host names; expected"),
-        (&["--domain", "*.a.org"], 1, "weir: site.hosts `*.a.org`: a wildcard is proved by dns-01 alone: expected"),
+        (&["--domain", "*.a.org"], 1, "weir: site.hosts `*.a.org`: only dns-01 can prove a wildcard: expected"),
         (&["--certificate", "own"], 1, "weir: `fullchain.pem`: expected a PEM file that exists"),
         (&["--cert", "a"], 2, "weir: --cert has no effect with --certificate none; expected one of them alone"),
         (&["--serve", "app"], 1, "/dist`: expected a folder that exists"),

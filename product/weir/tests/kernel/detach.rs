@@ -41,7 +41,7 @@ fn a_detach_without_the_right_to_change_the_interface_is_refused() {
     fs::remove_dir(&lock).unwrap();
     for said in said {
         let place = format!("weir: cannot write {}: ", lock.display());
-        assert!(said.starts_with(&place) && said.contains("a folder has its place: remove it"), "{said}");
+        assert!(said.starts_with(&place) && said.contains("a folder has that name: remove it"), "{said}");
     }
     assert!(network.printed("attach --list").starts_with("uplink: psjf "));
     network.printed("attach --detach uplink");
@@ -136,7 +136,7 @@ fn a_trial_of_an_interface_that_goes_leaves_no_record() {
     let output = trial.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.code() == Some(1) && said.contains("the interface has gone, and the attach with it"),
+        output.status.code() == Some(1) && said.contains("the interface is gone, and the attach with it"),
         "{said}"
     );
     network.command("ip link add uplink type veth peer name other");

@@ -70,7 +70,7 @@ fn one_process_follows_and_leaves_the_order() {
     follower.signal(Signal::INT);
     let (last, status, _) = follower.ended();
     assert!(status == Some(0) && last.contains("not found, so the bands order nothing"), "{status:?} {last}");
-    assert!(network.printed("attach --list").contains("followed by no process: `weir attach uplink` goes on"));
+    assert!(network.printed("attach --list").contains("no process follows the line: `weir attach uplink` goes on"));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_rate_that_is_told_or_a_detach_ends_the_follower() {
         let follower = Follower::start(&network, "--rate auto");
         network.printed(command);
         let (last, status, said) = follower.ended();
-        assert!(status == Some(0) && last.contains("followed no longer"), "{command}: {status:?} {last} {said}");
+        assert!(status == Some(0) && last.contains("no longer followed"), "{command}: {status:?} {last} {said}");
         let list = network.printed("attach --list");
         assert_eq!(list.contains("rate 5mbit, as given"), command.contains("5mbit"), "{list}");
         assert_eq!(list.contains("nothing is attached"), command.contains("detach"), "{list}");
@@ -107,7 +107,7 @@ fn bands_that_are_told_a_rate_are_followed_no_longer() {
         let follower = Follower::start(&network, "--rate auto");
         network.printed(command);
         let (last, status, said) = follower.ended();
-        assert!(status == Some(0) && last.contains("followed no longer"), "{command}: {status:?} {last} {said}");
+        assert!(status == Some(0) && last.contains("no longer followed"), "{command}: {status:?} {last} {said}");
         if command.contains("5mbit") {
             assert!(network.printed("uplink show uplink").contains("at 5mbit"));
             let planned = network.printed("attach uplink --dry-run");
@@ -185,7 +185,7 @@ fn a_lost_order_is_said_and_a_killed_follower_replaced() {
     killed.signal(Signal::KILL);
     assert_eq!(killed.ended().1, None);
     let list = network.printed("attach --list");
-    assert!(list.contains("followed by no process"), "{list}");
+    assert!(list.contains("no process follows the line"), "{list}");
     for (gone, said) in [
         (
             "tc qdisc replace dev uplink root handle 7: pfifo limit 77",
@@ -227,7 +227,7 @@ fn a_watch_follows_each_table_without_a_rate() {
     // It reports why it no longer follows, and attaches again according to the file.
     network.printed("uplink up uplink --rate 5mbit");
     let mut lines = BufReader::new(second.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let said = lines.find(|line| line.contains("followed no longer")).unwrap();
+    let said = lines.find(|line| line.contains("no longer followed")).unwrap();
     assert!(said.starts_with("weir: uplink: "), "{said}");
     while !follows(&second) {
         std::thread::yield_now();
@@ -236,7 +236,7 @@ fn a_watch_follows_each_table_without_a_rate() {
     second.wait().unwrap();
     std::fs::remove_file(&file).unwrap();
     // The order outlasts both processes.
-    assert!(network.printed("attach --list").contains("followed by no process"));
+    assert!(network.printed("attach --list").contains("no process follows the line"));
 }
 
 /// The bands begin at nine tenths of the rate last found on the line.

@@ -299,6 +299,6 @@ fn an_interface_that_vanishes_ends_a_trial() {
     let child = start(&network, "--rate 9mbit", "1h");
     network.command("ip link del uplink");
     let (status, said) = ended(child);
-    assert!(status == Some(1) && said.contains("the interface has gone, and the attach with it"), "{said}");
+    assert!(status == Some(1) && said.contains("the interface is gone, and the attach with it"), "{said}");
     assert!(network.printed("attach --list").contains("nothing is attached"));
 }

@@ -139,7 +139,7 @@ fn somebody_elses_qdisc_is_put_back() {
 fn mistakes_are_one_line() {
     let Some(network) = Network::new() else { return };
     for (args, status, said) in [
-        ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9: run `ip link` to list all"),
+        ("uplink up weir9 --rate 10mbit", 1, "there is no interface weir9: `ip link` lists them"),
         ("uplink show weir9", 1, "there is no interface weir9"),
         ("uplink down weir9", 1, "there is no interface weir9"),
         ("uplink show uplink", 1, "uplink has no bands; run `weir uplink up uplink --rate RATE`"),

@@ -154,7 +154,7 @@ fn until_there_is_a_certificate_http_is_served() {
     plain.send(asking("a.test"));
     assert_eq!(plain.response().status, 200);
     assert!(!trust.accepts(pebble.tls, "a.test"));
-    said(&server, "there is no certificate yet for the host that it names");
+    said(&server, "there is no certificate yet for the host that the client names");
     pebble.start_again();
     said(&server, "a certificate for a.test is in force");
     assert!(pebble.trust().accepts(pebble.tls, "a.test"));

@@ -20,7 +20,7 @@ const HEADS: [(Fields, &str, &str); 5] = [
     (
         &[METHOD, SCHEME, AUTHORITY, (":path", "/a"), ("Accept", "b")],
         "/a",
-        "a field name that is no token in lower case",
+        "a field name that is not a token in lower case",
     ),
     (&[METHOD, SCHEME, AUTHORITY, (":path", "/b"), ("connection", "close")], "/b", "a field of a connection"),
     (

@@ -162,8 +162,8 @@ fn what_does_not_listen_is_named() {
     let listening_unix = std::os::unix::net::UnixListener::bind(path).unwrap();
     for (wrong, said) in [
         (OwnedFd::from(udp), "passed socket fd 4 (dns) is a datagram socket of 127.0.0.1:"),
-        (unix.into(), "passed socket fd 4 (dns) is no socket of the internet"),
-        (listening_unix.into(), "passed socket fd 4 (dns) is no socket of the internet"),
+        (unix.into(), "passed socket fd 4 (dns) is not an internet socket"),
+        (listening_unix.into(), "passed socket fd 4 (dns) is not an internet socket"),
     ] {
         let passed = Passed::new(&[right.try_clone().unwrap(), wrong]);
         let output = passed.command("web:dns", &["serve", &dir]).output().unwrap();

@@ -663,7 +663,7 @@ fn files_that_upstreams_name_are_sent_from_their_folder() {
             let response = client.get(path);
             assert!(response.status == 404 && !response.text().contains("secret"), "{path}: {}", response.status);
         }
-        let line = "cannot read what its upstream names for /link: no such file";
+        let line = "cannot read the file that its upstream names for /link: no such file";
         wait_until("a line about the file", || server.stderr().concat().contains(line));
         server.assert_alive();
     }

@@ -75,8 +75,8 @@ fn fields_count_where_the_client_is_a_proxy_itself() {
 fn what_brings_no_header_is_refused_with_a_line() {
     let mut others = vec![];
     for (begin, why) in [
-        (get("/a").into_bytes(), "it sends no PROXY header"),
-        (b"PROXY TCP4 x\r\n".to_vec(), "a PROXY header that is none"),
+        (get("/a").into_bytes(), "it does not send a PROXY header"),
+        (b"PROXY TCP4 x\r\n".to_vec(), "a malformed PROXY header"),
         ([&V2[..14], &[0xff, 0xff]].concat(), "a PROXY header of more than 4096 bytes"),
     ] {
         let (site, server) = server("", "", "");

@@ -144,7 +144,7 @@ fn an_end_without_a_word_is_a_cut() {
         assert_eq!(received.ends_with(b"\r\n0\r\n\r\n"), is_whole, "{path}");
     }
     wait_until("a line about it", || !server.stderr().is_empty());
-    assert!(server.stderr()[0].contains("closed before the response was whole"), "{:?}", server.stderr());
+    assert!(server.stderr()[0].contains("closed before the response was complete"), "{:?}", server.stderr());
 }
 
 #[test]

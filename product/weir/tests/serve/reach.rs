@@ -167,7 +167,7 @@ fn files_of_the_configuration_out_of_reach_need_another_process() {
     let conf = apart.elsewhere.outside("conf");
     let assert_upgrades = |server: &Server, said: &str| {
         let (status, reasons) = reload(server);
-        let is_told = reasons.contains(said) && reasons.contains("out of reach of weir's sandbox: run `weir upgrade`");
+        let is_told = reasons.contains(said) && reasons.contains("is outside weir's sandbox: run `weir upgrade`");
         assert!(status == Some(1) && is_told, "{reasons}");
         let _next = reload_with_upgrade(server);
         assert_eq!(server.connect().get("/page").text(), "page");
@@ -212,7 +212,7 @@ fn a_log_whose_folder_is_another_is_said_to_need_another_process() {
     std::fs::create_dir(&logs).unwrap();
     server.signal(Signal::USR1);
     let said = |line: &String| {
-        line.contains("cannot reopen") && line.contains("out of reach of weir's sandbox: run `weir upgrade`")
+        line.contains("cannot reopen") && line.contains("is outside weir's sandbox: run `weir upgrade`")
     };
     wait_until("a line about the log", || server.stderr().iter().any(said));
 }

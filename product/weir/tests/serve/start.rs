@@ -43,7 +43,7 @@ fn without_an_address_it_serves_this_machine_alone_and_says_so() {
         let server = Server::spawn(command);
         let said = &server.stdout()[0];
         assert_eq!(server.address.to_string(), listen.last().copied().unwrap_or("127.0.0.1:8080"));
-        assert_eq!(said.contains("; for this machine alone, address 0.0.0.0:8080 serves others"), is_said, "{said}");
+        assert_eq!(said.contains("; for this machine only, address 0.0.0.0:8080 serves others"), is_said, "{said}");
     }
 }
 
@@ -151,7 +151,10 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     assert_eq!(server.connect().get("/a").text(), "hello");
     wait_until("it is told", || !server.stderr().is_empty());
     let said = server.stderr();
-    assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
+    assert!(
+        said.len() == 1 && said[0].contains("rate cannot be stored in `/dev/null/weir`: Not a directory"),
+        "{said:?}"
+    );
 }
 
 /// Earlier it was reported for each part of the site.

@@ -83,7 +83,7 @@ fn a_client_that_stopped_reading_is_named_and_no_byte_of_its_request_moves_a_cur
     assert_eq!(row["request"], "GET /size-16777216?<b>\"%1B[2J");
     assert_eq!((&told(&server)["under_way"]["waiting"]["client"], &row["site"]), (&1.into(), &"".into()));
     let said = top(&server);
-    assert!(said.contains("responses under way: 1, waiting 1 for their clients\n"), "{said}");
+    assert!(said.contains("responses in progress: 1, waiting 1 for their clients\n"), "{said}");
     let line = said.lines().find(|line| line.contains("its client")).unwrap();
     assert!(line.contains("16.8 MB") && line.contains("127.0.0.1") && line.ends_with("%1B[2J"), "{said}");
     assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");

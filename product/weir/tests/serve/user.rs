@@ -164,11 +164,7 @@ fn a_container_has_numbers_alone() {
 
     let bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
     for (under, user, said) in [
-        (
-            &unlisted[..],
-            "12345",
-            "user 12345 is not among the known users, so its group is not known; expected a group",
-        ),
+        (&unlisted[..], "12345", "user 12345 is not in the user database, so its group is not known; expected a group"),
         (&unlisted, "nobody", "user `nobody` is not known"),
         (&bare, "nobody", "cannot become user nobody: setting its groups: Operation not permitted"),
         (&bare, "nobody", "this needs CAP_SETUID and CAP_SETGID"),

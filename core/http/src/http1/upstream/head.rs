@@ -77,14 +77,14 @@ fn parse_whole(
     }
 }
 
-const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1.1");
+const OTHER_VERSION: UpstreamFault = UpstreamFault("not a response of HTTP/1.0 or 1.1");
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const FOLDED: UpstreamFault = UpstreamFault("a folded line of a field that frames the message");
 const WRONG_NAME: UpstreamFault = UpstreamFault("a malformed field name");
 const WRONG_VALUE: UpstreamFault = UpstreamFault("a control character in a field value");
 const WRONG_STATUS_LINE: UpstreamFault = UpstreamFault("a malformed status line");
 const OTHER_CODING: UpstreamFault = UpstreamFault("a transfer-encoding other than chunked");
-const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
+const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is not a decimal number below 2^63");
 
 /// The end of a head.
 struct End {

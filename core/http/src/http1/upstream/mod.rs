@@ -50,7 +50,7 @@ pub struct UpstreamFault(pub &'static str);
 
 impl UpstreamFault {
     /// A body shorter than its Content-Length on a stream that has ended.
-    pub const TOO_FEW: UpstreamFault = UpstreamFault("fewer bytes than the length that was said");
+    pub const TOO_FEW: UpstreamFault = UpstreamFault("fewer bytes than the announced length");
 }
 
 /// The way in which the end of a body is found (RFC 9112 section 6.3).

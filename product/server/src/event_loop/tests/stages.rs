@@ -288,6 +288,6 @@ fn a_body_of_another_length_than_was_announced_is_logged() {
     bench.turn_until_end(&mut client);
     written.drain();
     let said = written.said();
-    let line = "weir: response cut, its body had another length than announced, to 127.0.0.1:";
+    let line = "weir: response cut off, its body did not have the announced length, to 127.0.0.1:";
     assert!(said.len() == 1 && said[0].starts_with(line), "{said:?}");
 }

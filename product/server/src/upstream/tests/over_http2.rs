@@ -524,7 +524,7 @@ fn a_malformed_response_harms_no_other() {
     bench.far(0).answer(3, HttpStatus::OK, &mut content(10));
     bench.turn();
     let TransferStep::Failed(fault) = bench.end(1) else { panic!("{:?}", bench.end(1)) };
-    assert_eq!(fault.to_string(), "fewer bytes than the length that was said");
+    assert_eq!(fault.to_string(), "fewer bytes than the announced length");
     bench.assert_whole(2, &content(10).0);
 }
 

@@ -523,7 +523,7 @@ fn an_interface_that_goes_or_is_made_anew_is_told_by_name() {
         make();
         for outcome in outcomes() {
             let said = outcome.unwrap_err().to_string();
-            assert!(said.starts_with("the interface weir0 was made anew meanwhile"), "{said}");
+            assert!(said.starts_with("the interface weir0 was created again meanwhile"), "{said}");
         }
         let anew = Interface::by_name("weir0").unwrap();
         assert_eq!(filter::look(&anew).unwrap(), filter::Filters::default());
@@ -556,8 +556,8 @@ fn a_preview_is_what_attaching_does() {
         let interface = lo();
         let slow = Classify { rate: Some("9500kbit".parse().unwrap()), ..wanted(Policy::Las) };
         for (root, refusal) in [
-            ("htb default 1", "a htb, which weir cannot put back"),
-            ("tbf rate 10mbit burst 5k limit 9k", "a tbf, which weir cannot put back"),
+            ("htb default 1", "a htb, which weir cannot restore"),
+            ("tbf rate 10mbit burst 5k limit 9k", "a tbf, which weir cannot restore"),
             ("pfifo limit 77", "--replace"),
         ] {
             run(&format!("tc qdisc add dev lo root handle 7: {root}"));

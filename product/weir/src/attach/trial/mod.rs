@@ -133,7 +133,7 @@ fn conclude(
     let name = &interface.name;
     let state = match &restored {
         Ok(state) => format!("{name}: {state}"),
-        Err(error) => format!("{name} is not as it was: {error}; run `weir attach --list`"),
+        Err(error) => format!("{name} was not restored: {error}; run `weir attach --list`"),
     };
     let trial = outcome.map_err(|error| Failure::Failed(format!("{error}; {state}")))?;
     let judgement = Judgement::of(&trial.responses, &trial.slices, rate);
@@ -206,7 +206,7 @@ impl Before {
     fn put_back(&self, interface: &Interface, tried: &Preview) -> Result<&'static str, Error> {
         if interface.check().is_err() {
             classify::forget_gone(interface);
-            return Ok("the interface has gone, and the attach with it");
+            return Ok("the interface is gone, and the attach with it");
         }
         if self.is_followed {
             return Ok("attached, as before");
@@ -305,7 +305,8 @@ impl Trying<'_> {
         let name = &self.interface.name;
         if !classify::is_in_place(self.interface, self.wanted)? {
             return Err(Error::Refused(format!(
-                "another command changed the attach of {name} or removed it: stop what does, such as `systemctl stop weir-attach@{name}`, and try again"
+                "another command changed the attach of {name} or removed it: stop that command, for example with \
+                    `systemctl stop weir-attach@{name}`, and try again"
             )));
         }
         let carried_bytes = self.meter.acked_bytes()?.saturating_sub(bytes);

@@ -58,8 +58,7 @@ struct Answer {
 /// Reads the value of `--admin`, which must be a loopback address.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let address = config::listen_address(text).filter(|address| address.ip().is_loopback());
-    address
-        .ok_or_else(|| "expected an address of this machine alone and a port, for example 127.0.0.1:9180".to_string())
+    address.ok_or_else(|| "expected a loopback address and a port, for example 127.0.0.1:9180".to_string())
 }
 
 impl Admin {

@@ -34,7 +34,7 @@ fn http_without_tls_is_answered_in_its_own_words() {
         let mut client = server.connect();
         client.send(get("/a.txt"));
         let response = client.response();
-        assert!(response.status == 400 && response.text().contains("this port speaks HTTPS"), "{}", response.text());
+        assert!(response.status == 400 && response.text().contains("this port serves HTTPS"), "{}", response.text());
         client.assert_end();
         assert_eq!(made.trust().connect(server.address, "localhost").get("/a.txt").1, b"hello");
     });
