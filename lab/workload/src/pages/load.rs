@@ -118,7 +118,7 @@ impl PageLoads {
     }
 
     /// Returns these visits, which begin at these times, in that order.
-    fn of(visits: impl IntoIterator<Item = (Nanos, Vec<VisitedPage>)>, under_way_max: u32) -> PageLoads {
+    pub fn of(visits: impl IntoIterator<Item = (Nanos, Vec<VisitedPage>)>, under_way_max: u32) -> PageLoads {
         let (pages, due, patience) = (vec![], BinaryHeap::new(), BTreeSet::new());
         let mut loads = PageLoads { pages, under_way_max, due, patience, last_at: Nanos::ZERO };
         for (visitor, (from, visited)) in (0..).zip(visits) {
