@@ -134,7 +134,8 @@ static __always_inline void open_handshake(struct tuple *tuple, __u64 now)
 
 	if (!handshake)
 		return;
-	handshake->opened_ns = handshake->hash == hash && handshake->opened_ns ? 0 : now;
+	// Its acknowledgement may be that of either, also if it leaves a third time.
+	handshake->opened_ns = handshake->hash == hash ? 0 : now;
 	handshake->hash = hash;
 	handshake->rtt_us = 0;
 }
@@ -240,7 +241,8 @@ static __always_inline void note_leaving(struct path *path, struct step *step, e
 	if (segment_bytes > path->segment_bytes)
 		path->segment_bytes = segment_bytes;
 	path->next_seq = step->seq + step->bytes;
-	if (path->opened_ns)
+	// Until the client is heard of, what leaves may be sent again, by a flow that is older than the classifier.
+	if (path->opened_ns || !(path->acked_bytes || path->least_us))
 		return;
 	path->opened_seq = step->seq + (segment_bytes < step->bytes ? segment_bytes : step->bytes);
 	path->opened_ns = step->is_exact ? step->now : bpf_ktime_get_ns();

@@ -336,7 +336,7 @@ fn a_tree_with_a_part_missing_is_told_and_made_whole() {
         for part in ["5745:12", "5745:1e"] {
             run(&format!("tc qdisc del dev weir0 parent {part}"));
             let said = find(weir0).unwrap_err().to_string();
-            assert!(said.contains("the tree on weir0 is not whole"), "{part}: {said}");
+            assert!(said.contains("the tree on weir0 is incomplete"), "{part}: {said}");
             assert_eq!(up(weir0, &plan("10mbit"), false).unwrap(), Change::Rebuilt);
             assert_eq!(find(weir0).unwrap().unwrap().plan, plan("10mbit"));
         }

@@ -448,7 +448,7 @@ fn an_interface_made_anew_is_told_and_forgotten() {
         assert_eq!(told(), Vec::<String>::new());
         let anew = a_pair();
         let said = told();
-        assert!(said.len() == 1 && said[0].contains("made anew"), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains("created again"), "{said:?}");
         assert!(detach(&anew).unwrap() && !detach(&anew).unwrap() && told().is_empty());
     });
 }

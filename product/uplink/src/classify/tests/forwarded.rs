@@ -59,14 +59,18 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         let info = sent.info;
         assert_eq!((info.sent_bytes, info.acked_bytes, info.retransmitted_bytes), (5600, 1400, 0));
         assert_eq!((info.segment_bytes, info.unacked_segments, info.has_timestamps), (PAYLOAD, 3, false));
-        assert!(info.min_rtt_us > 0 && (info.rtt_us == 0 || info.rtt_us == info.min_rtt_us), "{info:?}");
+        // The flow may be older than the classifier, and its first packets sent again.
+        assert_eq!((info.rtt_us, info.min_rtt_us), (0, 0));
         // This acknowledges bytes that were never sent.
         arrive(site, &acknowledgement(1, 5000 + 9 * PAYLOAD, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 1400);
         // Nothing has left since then, so no round trip is open.
         arrive(site, &acknowledgement(1, 5000 + 4 * PAYLOAD, PLAIN));
         let all = only(&watch).info;
-        assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, info.min_rtt_us));
+        assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, 0));
+        exchange(site, 1, 5000 + 4 * PAYLOAD);
+        let all = only(&watch).info;
+        assert!(all.min_rtt_us > 0 && (all.rtt_us == 0 || all.rtt_us == all.min_rtt_us), "{all:?}");
         assert_eq!(only(&watch).cookie, sent.cookie);
         // If acknowledgements are seen, a flow counts from its first packet on.
         leave(site, &segment(2, 5000));
@@ -74,11 +78,11 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
     });
 }
 
-/// A SYN-ACK does not wait in the bands; if it is sent twice, it gives no round trip.
+/// A SYN-ACK does not wait in the bands; if it is sent more than once, it gives no round trip.
 #[test]
 fn a_handshake_is_the_first_round_trip() {
     at_tcx(|site, watch| {
-        for client in [1, 2] {
+        for client in [1, 2, 3] {
             let mut syn_ack = transport(TCP, 4999, 0);
             syn_ack[13] = 0x12;
             for _ in 0..client {
@@ -88,10 +92,12 @@ fn a_handshake_is_the_first_round_trip() {
             leave(site, &segment(client, 5000));
         }
         // Its acknowledgement shows that acknowledgements of other flows would be seen.
-        exchange(site, 3, 5000);
+        exchange(site, 4, 5000);
         let of = |client| listed(&watch).into_iter().find(|one| one.client[3] == client).unwrap().info;
         assert!(of(1).acked_bytes == 0 && of(1).min_rtt_us > 0, "{:?}", of(1));
-        assert_eq!((of(2).acked_bytes, of(2).min_rtt_us), (0, 0));
+        for client in [2, 3] {
+            assert_eq!((of(client).acked_bytes, of(client).min_rtt_us), (0, 0), "{client}");
+        }
     });
 }
 
@@ -214,7 +220,7 @@ fn flows_over_ipv6_are_followed() {
         arrive(site, &ethernet(&[], IPV6, &packet));
         let v6 = only(&watch);
         assert_eq!((v6.is_ipv6, v6.client[..4].to_vec(), v6.client[15]), (true, vec![0x20, 1, 0xd, 0xb8], 9));
-        assert!(v6.info.acked_bytes == 1400 && v6.info.min_rtt_us > 0, "{v6:?}");
+        assert_eq!(v6.info.acked_bytes, 1400);
     });
 }
 
