@@ -241,8 +241,7 @@ static __always_inline void note_leaving(struct path *path, struct step *step, e
 	if (segment_bytes > path->segment_bytes)
 		path->segment_bytes = segment_bytes;
 	path->next_seq = step->seq + step->bytes;
-	// Until the client is heard of, what leaves may be sent again, by a flow that is older than the classifier.
-	if (path->opened_ns || !(path->acked_bytes || path->least_us))
+	if (path->opened_ns)
 		return;
 	path->opened_seq = step->seq + (segment_bytes < step->bytes ? segment_bytes : step->bytes);
 	path->opened_ns = step->is_exact ? step->now : bpf_ktime_get_ns();

@@ -59,18 +59,14 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         let info = sent.info;
         assert_eq!((info.sent_bytes, info.acked_bytes, info.retransmitted_bytes), (5600, 1400, 0));
         assert_eq!((info.segment_bytes, info.unacked_segments, info.has_timestamps), (PAYLOAD, 3, false));
-        // The flow may be older than the classifier, and its first packets sent again.
-        assert_eq!((info.rtt_us, info.min_rtt_us), (0, 0));
+        assert!(info.min_rtt_us > 0 && (info.rtt_us == 0 || info.rtt_us == info.min_rtt_us), "{info:?}");
         // This acknowledges bytes that were never sent.
         arrive(site, &acknowledgement(1, 5000 + 9 * PAYLOAD, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 1400);
         // Nothing has left since then, so no round trip is open.
         arrive(site, &acknowledgement(1, 5000 + 4 * PAYLOAD, PLAIN));
         let all = only(&watch).info;
-        assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, 0));
-        exchange(site, 1, 5000 + 4 * PAYLOAD);
-        let all = only(&watch).info;
-        assert!(all.min_rtt_us > 0 && (all.rtt_us == 0 || all.rtt_us == all.min_rtt_us), "{all:?}");
+        assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, info.min_rtt_us));
         assert_eq!(only(&watch).cookie, sent.cookie);
         // If acknowledgements are seen, a flow counts from its first packet on.
         leave(site, &segment(2, 5000));
@@ -220,7 +216,7 @@ fn flows_over_ipv6_are_followed() {
         arrive(site, &ethernet(&[], IPV6, &packet));
         let v6 = only(&watch);
         assert_eq!((v6.is_ipv6, v6.client[..4].to_vec(), v6.client[15]), (true, vec![0x20, 1, 0xd, 0xb8], 9));
-        assert_eq!(v6.info.acked_bytes, 1400);
+        assert!(v6.info.acked_bytes == 1400 && v6.info.min_rtt_us > 0, "{v6:?}");
     });
 }
 
