@@ -232,8 +232,8 @@ fn a_mistake_that_ends_a_connection_is_a_line() {
     };
     let undecodable = frame(HEADERS, END_STREAM_AND_HEADERS, 1, &[0x80]);
     for (mistake, reason) in [
-        ([undecodable, frame(PING, 0, 0, &[0; 7])].concat(), "error 9 of HTTP/2"),
-        (frame(PING, 0, 0, &[0; 7]).repeat(3), "error 6 of HTTP/2"),
+        ([undecodable, frame(PING, 0, 0, &[0; 7])].concat(), "HTTP/2 error 9"),
+        (frame(PING, 0, 0, &[0; 7]).repeat(3), "HTTP/2 error 6"),
         (resets(300), "more cancelled streams"),
     ] {
         let site = site();

@@ -237,7 +237,7 @@ fn a_passed_datagram_socket_that_nobody_reads_is_named() {
     let (tcp, address) = listening("127.0.0.1:0");
     let udp = UdpSocket::bind(address).expect("a port that is free for UDP too");
     let passed = Passed::new(&[tcp, udp.into()]);
-    for (args, why) in [(&[][..], "without TLS"), (&["--tls-self-signed", "--no-http3"], "HTTP/3 is turned off")] {
+    for (args, why) in [(&[][..], "do not use TLS"), (&["--tls-self-signed", "--no-http3"], "HTTP/3 is turned off")] {
         let server = Server::spawn(passed.command("web:web", &[&["serve", &*dir], args].concat()));
         let unread = format!("UDP socket {address}, passed by the service manager, is not read: ");
         wait_until("line", || server.stderr().iter().any(|line| line.contains(&unread) && line.contains(why)));

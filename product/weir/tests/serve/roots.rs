@@ -83,7 +83,7 @@ fn a_symlink_out_of_the_root_is_told_of_and_followed_where_its_folder_is_named()
     let media = media.canonicalize().unwrap().display().to_string();
     let server = Server::start(&site, &["--uplink", "off"]);
     assert_eq!(server.connect().get("/films/film").status, 404);
-    let line = format!("films`: it is a symlink to `{media}`, out of the root");
+    let line = format!("films`: it is a symlink to `{media}`, outside the root");
     let cure = format!("name `{media}` in site.follow_symlinks_into (--follow-symlinks-into) to serve it");
     wait_until("a line about it", || server.stderr().iter().any(|said| said.contains(&line) && said.contains(&cure)));
 
