@@ -642,30 +642,28 @@ static __always_inline bool is_of(struct packet *packet, struct bpf_sock *sk, st
 	       (sk->dst_port == packet->peer_port && packet->seq - tcp->snd_una <= tcp->snd_nxt - tcp->snd_una);
 }
 
-// Returns true if no established socket of the interface's network namespace has the addresses and ports of the packet. A
-// listener on all addresses is found for every connection.
-static __noinline bool has_no_socket_here(struct __sk_buff *skb, struct packet *packet)
+// Returns true if no connection in the interface's network namespace has the addresses and ports of the socket, which are
+// not those of the packet if they were rewritten below it. A listener on all addresses is found for every connection.
+static __noinline bool is_not_here(struct __sk_buff *skb, struct bpf_sock *sk, __u32 version)
 {
+	__u32 bytes = version == 6 ? sizeof(((struct bpf_sock_tuple *)0)->ipv6) : sizeof(((struct bpf_sock_tuple *)0)->ipv4);
 	struct bpf_sock_tuple by = {};
 	struct bpf_sock *found;
-	struct tuple tuple;
 	bool is_here;
-	__u32 bytes;
 
-	if (!read_tuple(skb, packet, &tuple))
-		return false;
-	if (packet->version == 6) {
-		__builtin_memcpy(by.ipv6.saddr, &tuple.addresses[2], sizeof(by.ipv6.saddr));
-		__builtin_memcpy(by.ipv6.daddr, &tuple.addresses[0], sizeof(by.ipv6.daddr));
-		by.ipv6.sport = tuple.destination_port;
-		by.ipv6.dport = tuple.source_port;
+	if (version == 6) {
+		for (int i = 0; i < 4; i++) {
+			by.ipv6.saddr[i] = sk->dst_ip6[i];
+			by.ipv6.daddr[i] = sk->src_ip6[i];
+		}
+		by.ipv6.sport = sk->dst_port;
+		by.ipv6.dport = bpf_htons(sk->src_port);
 	} else {
-		by.ipv4.saddr = tuple.addresses[2];
-		by.ipv4.daddr = tuple.addresses[0];
-		by.ipv4.sport = tuple.destination_port;
-		by.ipv4.dport = tuple.source_port;
+		by.ipv4.saddr = sk->dst_ip4;
+		by.ipv4.daddr = sk->src_ip4;
+		by.ipv4.sport = sk->dst_port;
+		by.ipv4.dport = bpf_htons(sk->src_port);
 	}
-	bytes = packet->version == 6 ? sizeof(by.ipv6) : sizeof(by.ipv4);
 	found = bpf_skc_lookup_tcp(skb, &by, bytes, BPF_F_CURRENT_NETNS, 0);
 	is_here = found && found->state != BPF_TCP_LISTEN;
 	if (found)
@@ -674,15 +672,14 @@ static __noinline bool has_no_socket_here(struct __sk_buff *skb, struct packet *
 }
 
 // Returns true if the socket is in a network namespace other than the interface's: that of a container with macvlan or
-// ipvlan. The follower does not list it, so its path is gathered from packets, as that of forwarded flows. A socket whose
-// port was rewritten below it is one of this host.
+// ipvlan. The follower does not list it, so its path is gathered from packets, as that of forwarded flows.
 static __always_inline bool is_elsewhere(struct __sk_buff *skb, struct packet *packet, struct bpf_sock *sk, struct flow *flow)
 {
 	bool is_elsewhere;
 
 	if (likely(flow && flow->home != HOME_UNKNOWN))
 		return flow->home == HOME_ELSEWHERE;
-	is_elsewhere = sk->src_port == packet->port && has_no_socket_here(skb, packet);
+	is_elsewhere = is_not_here(skb, sk, packet->version);
 	if (flow)
 		flow->home = is_elsewhere ? HOME_ELSEWHERE : HOME_HERE;
 	return is_elsewhere;

@@ -41,6 +41,36 @@ fn behind_a_redirected_port_the_socket_is_found() {
     });
 }
 
+/// Only the address that clients see is rewritten: the connection is still one of this host.
+#[test]
+fn behind_a_rewritten_address_the_socket_is_found() {
+    with(wanted(Policy::Psjf), |site| {
+        let rewrite = format!("ip daddr 127.0.0.9 tcp dport {PORT} dnat to 127.0.0.1");
+        if !with_rules(&[("type nat hook output priority -100", &rewrite)]) {
+            return;
+        }
+        let listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
+        let client = connect(("127.0.0.1", 0), ("127.0.0.9", PORT));
+        let mut pair = Pair { server: listener.accept().unwrap().0, client };
+        let counted = site.during(|| pair.answer(&[&plain(500)]));
+        assert_eq!((bands(&counted), counted.sizes_read, counted.by_flow), (vec![2], 1, 0));
+    });
+}
+
+/// A listener at `[::]` has clients of both versions.
+#[test]
+fn a_socket_of_both_versions_is_one_of_this_host() {
+    with(wanted(Policy::Psjf), |site| {
+        let listener = TcpListener::bind(("::", PORT)).unwrap();
+        for address in ["127.0.0.1", "::1"] {
+            let client = TcpStream::connect((address, PORT)).unwrap();
+            let mut pair = Pair { server: listener.accept().unwrap().0, client };
+            let counted = site.during(|| pair.answer(&[&plain(500)]));
+            assert_eq!((bands(&counted), counted.sizes_read, counted.by_flow), (vec![2], 1, 0), "{address}");
+        }
+    });
+}
+
 /// A packet whose two ports both differ from its socket's may belong to any connection.
 #[test]
 fn a_packet_of_other_ports_is_not_its_socket_s() {
