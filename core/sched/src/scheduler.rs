@@ -2,7 +2,7 @@
 //!
 //! TCP under a web server sends all written bytes in the order they were written, so the only place to decide is before
 //! the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc and a
-//! device ring accept megabytes, and all of those then leave in FIFO order ahead of every later decision. So bytes are
+//! device ring accept megabytes, and all these bytes then leave in FIFO order ahead of every later decision. So bytes are
 //! handed down in small grants at the pace of the link ([`crate::Ledger`] keeps it), each to the job that is best at
 //! that instant.
 //!

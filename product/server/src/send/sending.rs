@@ -132,7 +132,7 @@ impl Sending {
         scheduler.on_path(self.id, connection.socket.status().path);
     }
 
-    /// Returns true if so much was sent since the last query that the path may have changed.
+    /// Returns true if enough was sent since the last query for the path to have changed.
     pub fn is_path_old(&self) -> bool {
         kib(self.sent_bytes).wrapping_sub(self.asked_at_kib) >= PATH_KIB
     }
