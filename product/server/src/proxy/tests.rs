@@ -1,5 +1,7 @@
 //! The proxy alone: the test plays the upstreams, and the event loop records what it has to do.
 
+mod names;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,6 +17,7 @@ use super::*;
 use crate::body::{PIPE_BYTES_MAX, Pipe};
 use crate::disk::Room;
 use crate::net::{Connecting, FarEnd};
+use crate::upstream::resolver::Names;
 use crate::upstream::{ClientConnection, Group, UpstreamPlaces};
 use crate::wake::Wake;
 
@@ -86,9 +89,13 @@ impl Bench {
 
     /// A proxy with these upstreams.
     fn among(to: &[&str], requests_max: u32) -> Bench {
+        Bench::with_names(to, requests_max, &Arc::default())
+    }
+
+    /// The same, whose names are looked up with `names`.
+    fn with_names(to: &[&str], requests_max: u32, names: &Arc<Names>) -> Bench {
         let to = to.iter().map(|to| UpstreamAddress::new(to).expect("an upstream")).collect();
-        let group =
-            Group::new("a", &config::Proxy::of_all(to), &Room::new(1), &|_| unreachable!(), &Default::default());
+        let group = Group::new("a", &config::Proxy::of_all(to), &Room::new(1), &|_| unreachable!(), names);
         let bounds = Bounds::halves(requests_max).of_client(requests_max);
         let connect_timeout = Nanos::from_secs(1);
         let group =

@@ -8,12 +8,15 @@ use tls::Connector;
 
 use super::resolver::{Found, Name, Names};
 use super::{Endpoint, EndpointAddress, TlsEndpoint};
+use crate::wake::Wake;
 
 /// All upstreams of a group, in the order of the configuration.
 #[derive(Debug)]
 pub struct Addresses {
     sources: Vec<Source>,
     now: RwLock<Arc<[Endpoint]>>,
+    /// The names, if some upstreams are configured by one.
+    names: Option<Arc<Names>>,
 }
 
 /// An upstream as configured.
@@ -26,7 +29,8 @@ enum Source {
 impl Addresses {
     /// Creates the addresses of a single upstream.
     pub fn of(endpoint: Endpoint) -> Addresses {
-        Addresses { now: RwLock::new([endpoint.clone()].into()), sources: vec![Source::Fixed(endpoint)] }
+        let (now, sources) = (RwLock::new([endpoint.clone()].into()), vec![Source::Fixed(endpoint)]);
+        Addresses { sources, now, names: None }
     }
 
     /// Creates the upstreams of a configuration, with the currently known addresses of names. `tls_name` is the name in
@@ -35,10 +39,12 @@ impl Addresses {
         to: &[UpstreamAddress],
         tls_name: Option<&str>,
         connector: Option<&Connector>,
-        names: &Names,
+        names: &Arc<Names>,
     ) -> Addresses {
-        let sources = to.iter().map(|upstream| Source::of(upstream, tls_name, connector)).collect();
-        let addresses = Addresses { sources, now: RwLock::new([].into()) };
+        let sources: Vec<Source> = to.iter().map(|upstream| Source::of(upstream, tls_name, connector)).collect();
+        let has_names = sources.iter().any(|source| matches!(source, Source::Named { .. }));
+        let names_of = has_names.then(|| Arc::clone(names));
+        let addresses = Addresses { sources, now: RwLock::new([].into()), names: names_of };
         addresses.renew(names);
         addresses
     }
@@ -50,10 +56,7 @@ impl Addresses {
 
     /// The names among the upstreams.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
-        self.sources.iter().filter_map(|source| match source {
-            Source::Fixed(_) => None,
-            Source::Named { name, .. } => Some(name),
-        })
+        self.sources.iter().filter_map(Source::name)
     }
 
     /// Updates the addresses of the names. Returns true if they have changed.
@@ -63,6 +66,32 @@ impl Addresses {
         let is_other = *now != endpoints;
         *now = endpoints;
         is_other
+    }
+
+    /// Updates the addresses to the answers so far.
+    pub fn renew_known(&self) {
+        if let Some(names) = &self.names {
+            self.renew(names);
+        }
+    }
+
+    /// Looks up the names of an upstream that could not be reached; all names without an upstream.
+    pub fn look_up_again(&self, unreached: Option<&Endpoint>) {
+        let Some(names) = &self.names else { return };
+        let is_of = |source: &&Source| unreached.is_none_or(|endpoint| source.endpoints(names).contains(endpoint));
+        let asked: Vec<Name> = self.sources.iter().filter(is_of).filter_map(Source::name).cloned().collect();
+        names.look_up_again(&asked);
+    }
+
+    /// Returns true if a name is being looked up. The next answer then sets the wake.
+    pub fn is_awaited(&self, wake: &Arc<Wake>) -> bool {
+        let all: Vec<Name> = self.names().cloned().collect();
+        self.names.as_ref().is_some_and(|names| names.is_awaited(&all, wake))
+    }
+
+    /// The number of answers so far; 0 without names.
+    pub fn answers(&self) -> u64 {
+        self.names.as_ref().map_or(0, |names| names.answers())
     }
 
     /// Returns a line for each name whose last lookup found no address.
@@ -99,6 +128,10 @@ impl Source {
             Ok(name) => Source::Named { name, upstream: upstream.clone(), tls },
             Err(address) => Source::Fixed(Endpoint::new(upstream.version, address, tls.as_ref())),
         }
+    }
+
+    fn name(&self) -> Option<&Name> {
+        if let Source::Named { name, .. } = self { Some(name) } else { None }
     }
 
     fn endpoints(&self, names: &Names) -> Vec<Endpoint> {

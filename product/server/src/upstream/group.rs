@@ -124,7 +124,7 @@ impl Group {
         proxy: &Proxy,
         spool: &Arc<Room>,
         trust: &Trust,
-        names: &Names,
+        names: &Arc<Names>,
     ) -> Result<Group, GroupError> {
         let connector = proxy.speaks_tls().then(|| trust(proxy.tls_ca.as_deref())).transpose()?;
         let speaks_tls = proxy.to.first().is_some_and(UpstreamAddress::speaks_tls);
@@ -233,7 +233,7 @@ mod tests {
     fn upstreams_of_a_file_are_shown_as_it_has_them() {
         let group = |to: &[&str]| {
             let proxy = Proxy::of_all(to.iter().map(|text| UpstreamAddress::new(text).unwrap()).collect());
-            Group::new("a", &proxy, &Room::new(1), &no_trust, &Names::default()).unwrap()
+            Group::new("a", &proxy, &Room::new(1), &no_trust, &Arc::default()).unwrap()
         };
         let shown = |group: &Group| group.endpoints().iter().map(ToString::to_string).collect::<Vec<_>>();
         let plain = group(&[":1", "unix:/a", "[::1]:2"]);

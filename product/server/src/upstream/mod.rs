@@ -18,6 +18,7 @@ mod fault;
 mod group;
 mod health_checks;
 mod learned;
+mod lookups;
 mod multiplexed;
 mod on_connection;
 mod on_stream;
@@ -59,6 +60,7 @@ pub use fault::Fault;
 pub use group::{Group, GroupError, PassOn, Trust};
 pub use health_checks::Checks;
 pub use learned::{CodedBody, Learned, Prediction, RouteStatus, RoutesStatus};
+use lookups::Lookups;
 use peers::Peers;
 pub use request::{Head, Waiting};
 pub use transfer::{BodyAllowance, ClientConnection, Transfer};
@@ -81,6 +83,7 @@ pub struct Upstreams<N: Net> {
     by_exchange: HashMap<ExchangeId, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
+    lookups: Lookups,
     pub learned: Learned,
     pub checks: Checks,
     /// The exchanges of transfers that may be able to continue, after an event on a shared connection.
@@ -97,6 +100,7 @@ impl<N: Net> Upstreams<N> {
             clock,
             by_exchange: HashMap::new(),
             connections: UpstreamConnections::default(),
+            lookups: Lookups::new(places.wake()),
             peers: Peers::new(places),
             learned: Learned::default(),
             checks: Checks::default(),
@@ -118,6 +122,7 @@ impl<N: Net> Upstreams<N> {
         let at = self.transfers.insert(transfer);
         self.by_exchange.insert(exchange, at);
         let begun = if is_gathering { Ok(()) } else { self.begin_somewhere(net, now, at) };
+        let begun = self.or_looked_up(net, now, at, begun);
         begun.map(|()| at).map_err(|fault| {
             let name = self.name(at);
             self.transfers.remove(at);
@@ -281,7 +286,11 @@ impl<N: Net> Upstreams<N> {
             return None;
         }
         let is_new = transfer.queued.hold == Hold::Nothing && transfer.connection.is_none();
-        if is_new { self.begin_somewhere(net, now, at).err() } else { None }
+        if !is_new {
+            return None;
+        }
+        let begun = self.begin_somewhere(net, now, at);
+        self.or_looked_up(net, now, at, begun).err()
     }
 
     /// Begins a change of protocol: the transfer takes a place for tunnels and returns the place of its request.
@@ -368,6 +377,7 @@ impl<N: Net> Upstreams<N> {
         let (peer, client) = (transfer.peer, transfer.queued.turn.client);
         match std::mem::take(&mut transfer.queued.hold) {
             Hold::Nothing => {}
+            Hold::Names => drop(self.lookups.remove(transfer.exchange)),
             Hold::Waits(ticket) => self.peers[peer].places.leave(client, ticket),
             Hold::Place => self.peers.end(peer, client),
             Hold::Tunnel => self.peers[peer].places.end_tunnel(client),
@@ -387,13 +397,14 @@ impl<N: Net> Upstreams<N> {
                 Some(at) => {
                     self.transfers[at].queued.hold = Hold::Place;
                     let begun = self.begin_at(net, now, at);
-                    return Some((at, self.or_elsewhere(net, now, at, begun)));
+                    let begun = self.or_elsewhere(net, now, at, begun);
+                    return Some((at, self.or_looked_up(net, now, at, begun)));
                 }
                 // The client has left.
                 None => self.peers.give_back(&handed),
             }
         }
-        None
+        self.next_looked_up(net, now)
     }
 
     /// Closes the connections to upstreams that served only this client connection, which has ended.

@@ -6,19 +6,28 @@ use std::sync::Arc;
 
 use units::Nanos;
 
+use super::transfer::Hold;
 use super::{Fault, Upstreams};
 use crate::net::Net;
 
 impl<N: Net> Upstreams<N> {
-    /// Repeats the request over another connection, if that is harmless.
+    /// Repeats the request over another connection, or once the names of its upstreams were looked up again, if that is
+    /// harmless.
     pub(super) fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
+        let repeated = self.repeat_at_known(net, now, at, fault);
+        self.or_looked_up(net, now, at, repeated)
+    }
+
+    fn repeat_at_known(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
         // A listener whose program is away, such as that of a container, may accept a connection and close it.
         let is_silent = matches!(fault, Fault::Closed | Fault::Broken(_)) && !transfer.inbound.has_come;
         if (matches!(fault, Fault::Unreachable(_) | Fault::Tls(_) | Fault::TooSlow(_)) || is_silent) && is_new {
             self.peers[peer].on_unreachable(now);
+            self.look_up_again(at);
         }
+        let transfer = &mut self.transfers[at];
         if !transfer.may_repeat(&fault) {
             return Err(fault);
         }
@@ -76,12 +85,16 @@ impl<N: Net> Upstreams<N> {
     pub fn on_late(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &self.transfers[at];
         let fault = transfer.timed_out();
+        if transfer.queued.hold == Hold::Names {
+            return Err(self.lookups.remove(transfer.exchange).unwrap_or(fault));
+        }
         let Some(own) = transfer.connection.and_then(|own| self.connections.get(own)) else { return Err(fault) };
         if transfer.is_unconnected(&fault) && !own.has_begun() {
             return self.repeat(net, now, at, fault);
         }
         if !transfer.inbound.has_come && !transfer.outbound.is_unsent() && !transfer.is_probe() {
             self.peers[transfer.peer].on_unreachable(now);
+            self.look_up_again(at);
         }
         Err(fault)
     }

@@ -1,6 +1,7 @@
 //! The addresses of upstreams' names. The system's resolver may block its caller for half a minute, so dedicated
 //! threads call it, up to [`LOOKUPS_MAX`] at a time. The resolver does not report how long an answer is valid, so each
-//! name is looked up again every [`LOOK_UP_EVERY`]. A name has no address until its first answer, and no other name
+//! name is looked up again every [`LOOK_UP_EVERY`], and at once if no connection to its addresses can be made, because a
+//! container that is made anew has another address. A name has no address until its first answer, and no other name
 //! waits for it. A name that is no longer found keeps its last addresses.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,11 +16,15 @@ use std::time::{Duration, Instant};
 use config::{UpstreamAddress, UpstreamSocket};
 use rustix::fs::Access;
 
+use crate::wake::Wake;
+
 /// Files that the C library reads to resolve a name.
 pub const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 /// The time between two lookups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
+/// The minimum time between two lookups of a name whose addresses cannot be reached.
+const LOOK_UP_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The maximum number of concurrent lookups. Further names wait until one ends.
 const LOOKUPS_MAX: usize = 8;
 /// The maximum number of addresses used of one name.
@@ -55,6 +60,8 @@ struct State {
     threads: usize,
     /// The number of answers so far.
     answers: u64,
+    /// The wakes of the event loops whose requests wait for the next answer, each once.
+    awaited_by: Vec<Arc<Wake>>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -163,6 +170,26 @@ impl Names {
         due.min().unwrap_or(LOOK_UP_EVERY)
     }
 
+    /// Looks up names whose addresses cannot be reached, unless that was done just before.
+    pub fn look_up_again(self: &Arc<Names>, names: &[Name]) {
+        self.ask(names, |known, now| known.asked_at.is_none_or(|at| now - at >= LOOK_UP_AGAIN_AFTER));
+    }
+
+    /// Returns true if some of these names are being looked up. The next answer then sets the wake.
+    pub fn is_awaited(&self, names: &[Name], wake: &Arc<Wake>) -> bool {
+        let mut state = self.state();
+        let is_awaited = names.iter().any(|name| state.known.get(name).is_some_and(|known| known.is_asked));
+        if is_awaited && !state.awaited_by.iter().any(|known| Arc::ptr_eq(known, wake)) {
+            state.awaited_by.push(Arc::clone(wake));
+        }
+        is_awaited
+    }
+
+    /// The number of answers so far.
+    pub fn answers(&self) -> u64 {
+        self.state().answers
+    }
+
     /// Waits until the number of answers is no longer `answers`, for at most `within`; returns the number of answers.
     pub fn wait(&self, answers: u64, within: Duration) -> u64 {
         let has_none = |state: &mut State| state.answers == answers;
@@ -178,6 +205,12 @@ impl Names {
             }
             _ => Found { addresses: Vec::new(), failure: Some("the resolver has not answered yet".into()) },
         }
+    }
+
+    /// Makes every name look as if its last lookup was long ago.
+    #[cfg(test)]
+    pub fn forget_times(&self) {
+        self.state().known.values_mut().for_each(|known| known.asked_at = None);
     }
 
     fn ask(self: &Arc<Names>, names: &[Name], is_due: impl Fn(&Known, Instant) -> bool) {
@@ -210,7 +243,10 @@ impl Names {
             };
             drop(state);
             let found = (self.resolve)(&name);
-            self.state().take(&name, found);
+            let mut state = self.state();
+            state.take(&name, found);
+            std::mem::take(&mut state.awaited_by).iter().for_each(|wake| wake.set());
+            drop(state);
             self.changed.notify_all();
         }
     }
@@ -309,6 +345,28 @@ mod tests {
         assert_eq!(found, [gone, Found { addresses: vec![address(2)], failure: None }]);
         names.renew(&[]);
         assert!(names.state().known.is_empty(), "nobody has it any more");
+    }
+
+    #[test]
+    fn an_unreachable_name_is_looked_up_once_a_second_and_its_answer_wakes_a_loop() {
+        let (times, wake) = (Arc::new(AtomicU64::new(0)), Arc::new(Wake::new().unwrap()));
+        let counted = Arc::clone(&times);
+        let names = Arc::new(Names::by(move |_| {
+            counted.fetch_add(1, SeqCst);
+            Ok(vec![address(1)])
+        }));
+        let app = [name("app")];
+        names.introduce(&app);
+        names.look_up_again(&app);
+        assert!(!names.is_awaited(&app, &wake) && times.load(SeqCst) == 1, "that was just now");
+        let before = names.answers();
+        names.forget_times();
+        (0..3).for_each(|_| names.look_up_again(&app));
+        names.wait(before, Duration::from_secs(100));
+        assert_eq!((names.answers(), times.load(SeqCst)), (2, 2));
+        let pending = names.state().known.get_mut(&app[0]).map(|known| known.is_asked = true);
+        assert!(pending.is_some() && names.is_awaited(&app, &wake) && names.is_awaited(&app, &wake));
+        assert_eq!(names.state().awaited_by.len(), 1, "each loop stands there once");
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub struct Queued {
     pub turn: Turn,
     pub route: Option<ServiceRoute>,
     pub hold: Hold,
+    /// True if the transfer has waited for the names of its upstreams.
+    pub has_looked_up: bool,
 }
 
 /// The place that a transfer holds at its upstream.
@@ -98,6 +100,8 @@ pub enum Hold {
     Place,
     /// A place for a tunnel.
     Tunnel,
+    /// No place: the names of the upstreams are looked up first.
+    Names,
 }
 
 impl ClientConnection {
@@ -158,7 +162,7 @@ impl Transfer {
     /// durations are known.
     pub fn queued(mut self, client: u32, priority: u8, route: ServiceRoute) -> Transfer {
         let turn = Turn { client, priority, ..Turn::default() };
-        self.queued = Queued { turn, route: Some(route), hold: Hold::Nothing };
+        self.queued = Queued { turn, route: Some(route), ..Queued::default() };
         self
     }
 
@@ -195,6 +199,26 @@ impl Transfer {
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
         self.deadline.set(now, self.group.read_timeout);
+    }
+
+    /// Makes the transfer wait for the names of its upstreams, for as long as for a connection.
+    pub(super) fn wait_for_names(&mut self, now: Nanos) {
+        (self.queued.hold, self.queued.has_looked_up) = (Hold::Names, true);
+        self.deadline.set(now, self.group.connect_timeout);
+    }
+
+    /// Returns true if the request may be sent to another address after this fault, and has not waited for one before.
+    pub(super) fn may_wait_for_names(&self, fault: &Fault) -> bool {
+        let is_harmless = match fault {
+            Fault::NoAddress | Fault::Down => true,
+            Fault::Unreachable(_) | Fault::Tls(_) | Fault::TooSlow(_) => self.outbound.is_unsent(),
+            Fault::Broken(_) | Fault::Closed => {
+                self.attempt.is_new() && (self.outbound.is_unsent() || self.outbound.is_repeatable)
+            }
+            _ => false,
+        };
+        let is_open = !self.inbound.has_come && !self.outbound.is_refused;
+        is_harmless && is_open && !self.queued.has_looked_up && !self.is_probe()
     }
 
     /// Returns true if an upstream was chosen.

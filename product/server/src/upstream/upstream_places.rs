@@ -106,6 +106,11 @@ impl UpstreamPlaces {
 }
 
 impl LoopPlaces {
+    /// The wake of this event loop.
+    pub fn wake(&self) -> Arc<Wake> {
+        Arc::clone(&self.all.loops[self.number].wake)
+    }
+
     /// Returns the places of this upstream. While one loop uses the upstream, all loops get the same places.
     pub fn of(&self, endpoint: &Endpoint) -> Arc<EndpointPlaces> {
         let mut known = lock(&self.all.by_endpoint);

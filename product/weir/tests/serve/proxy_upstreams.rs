@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
-use crate::common::{Asked, Client, PATIENCE, Server, Site, Upstream, answer, get, wait_until};
+use crate::common::{Asked, Client, PATIENCE, Server, Site, Upstream, answer, get, wait_until, weir_under};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -261,4 +262,34 @@ fn an_upstream_listens_on_ipv6() {
     wait_until("a check", || !checks().is_empty());
     assert_eq!(checks()[0].field("Host"), Some(upstream.address.to_string().as_str()));
     assert_eq!(server.stderr(), [""; 0]);
+}
+
+/// A container that is made anew has another address. Its requests once had 502 until the next lookup, for up to 10 s.
+#[test]
+fn a_name_that_has_moved_is_looked_up_when_its_old_address_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var("WEIR_REQUIRE_PRIVILEGED").as_deref() != Ok("1"), "not skipped here: it needs root");
+        return println!("SKIPPED: a file in place of /etc/hosts needs root");
+    }
+    let upstream = Upstream::start_at("127.0.0.3:0", |_, socket| answer(socket, &[OK]));
+    let site = Site::new();
+    let text = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\nto = [\"moved.test:{}\"]\n",
+        upstream.address.port()
+    );
+    site.write("weir.toml", text.as_bytes());
+    site.write("hosts", b"127.0.0.2 moved.test\n");
+    let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
+    let hosts = site.path("hosts").display().to_string();
+    let mut command = weir_under(&["unshare", "--mount", "sh", "-c", script, "sh", &hosts]);
+    command.arg("run").arg(site.path("weir.toml"));
+    let server = Server::spawn(command);
+    assert_eq!(server.connect().get("/").status, 502);
+    site.write("hosts", b"127.0.0.3 moved.test\n");
+    // A name is looked up once a second at most, and every ten seconds at least.
+    std::thread::sleep(Duration::from_millis(1100));
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(client.response().status, 200);
+    wait_until("the line", || server.stderr().iter().any(|line| line.contains("is at 127.0.0.3 now")));
 }
