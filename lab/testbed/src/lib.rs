@@ -27,7 +27,6 @@ mod one_run;
 mod path;
 mod placeholders;
 mod proc_stat;
-pub mod processes;
 mod program;
 mod qdisc;
 mod run_spec;

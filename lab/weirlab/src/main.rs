@@ -1,7 +1,6 @@
 //! weirlab: the program for performance engineers and students, with one file per command.
 
 mod load;
-mod processes;
 mod run;
 mod sim;
 mod stall;
@@ -29,9 +28,6 @@ enum Command {
     #[command(hide = true)]
     Stall(stall::Args),
     Upstream(upstream::Args),
-    /// Give the processes of an Apache the priorities of their requests (needs root).
-    #[command(subcommand)]
-    Processes(processes::Command),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
 }
@@ -44,7 +40,6 @@ fn main() -> std::process::ExitCode {
         Command::Run(args) => run::main(args),
         Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),
-        Command::Processes(command) => processes::main(command),
         Command::Sim(args) => sim::main(*args),
     };
     cli::exit_code("weirlab", outcome)
