@@ -59,9 +59,7 @@ virtual        pahole   dwarves          building the kernel of virtual time
 virtual        xz       xz-utils         building the kernel of virtual time
 virtual        /usr/include/libelf.h libelf-dev building the kernel of virtual time
 virtual        nginx    nginx            runs against nginx
-virtual        /usr/lib/nginx/modules/ngx_http_brotli_filter_module.so libnginx-mod-http-brotli-filter runs against nginx with Brotli
 virtual        caddy    caddy            runs against Caddy
-virtual        /usr/share/doc/python3/html/index.html python3-doc the documentation site of compressed.toml
 bench          taskset  util-linux       the benchmark
 bench          wrk      wrk              the benchmark
 bench          lighttpd lighttpd         the row of lighttpd

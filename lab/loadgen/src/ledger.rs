@@ -1,13 +1,12 @@
 //! The ledger of a run. It contains every submitted job once, counts the job's attempts, and closes it once.
 
 use hdrhistogram::Histogram;
-use http_fields::{HeaderMap, Request};
+use http_fields::Request;
 use record::{JobRecord, Outcome};
 use units::Nanos;
 use workload::{Ask, PageTimes, Source};
 
 use crate::Plan;
-use crate::browser::Browsers;
 use crate::deal::{Deal, Dealt};
 
 /// The maximum lateness recorded; higher values count as this. A generator that is an hour late has other problems.
@@ -21,8 +20,6 @@ pub(crate) struct Ledger<'a> {
     deal: Deal,
     entries: Vec<Entry>,
     ended: usize,
-    /// The browsers, if the files of a site are requested.
-    browsers: Option<Browsers>,
 }
 
 #[derive(Debug)]
@@ -49,8 +46,7 @@ pub(crate) struct Books {
 impl<'a> Ledger<'a> {
     pub(crate) fn new(plan: &'a Plan, source: &'a mut dyn Source) -> Ledger<'a> {
         let entries = Vec::with_capacity(source.count().unwrap_or(0));
-        let browsers = plan.documents.clone().map(Browsers::new);
-        Ledger { plan, source, deal: Deal::new(plan), entries, ended: 0, browsers }
+        Ledger { plan, source, deal: Deal::new(plan), entries, ended: 0 }
     }
 
     /// The instant of the next job; `None` if none is due before a response arrives, or if all have been submitted.
@@ -131,13 +127,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// The request of this job, in the form of HTTP/2 and HTTP/3.
-    pub(crate) fn request(&mut self, job: usize) -> Request<()> {
-        let ask = self.ask(job);
-        let mut request = self.plan.request(ask);
-        if let Some(browsers) = &mut self.browsers {
-            browsers.ask(job, &ask, request.headers_mut());
-        }
-        request
+    pub(crate) fn request(&self, job: usize) -> Request<()> {
+        self.plan.request(self.ask(job))
     }
 
     pub(crate) fn has_ended(&self, job: usize) -> bool {
@@ -181,32 +172,10 @@ impl<'a> Ledger<'a> {
         self.source.on_received(&self.entries[job].ask, received, now);
     }
 
-    /// Records the fields of the response, before its body.
-    pub(crate) fn on_fields(&mut self, job: usize, fields: &HeaderMap) {
-        if let Some(browsers) = &mut self.browsers {
-            browsers.on_fields(job, fields);
-        }
-    }
-
-    /// Records body bytes, like [`Ledger::on_body`], and passes the bytes themselves to the browser.
-    pub(crate) fn on_data(&mut self, job: usize, bytes: &[u8], now: Nanos) {
-        self.on_body(job, bytes.len() as u64, now);
-        let ask = self.ask(job);
-        if let Some(browsers) = &mut self.browsers {
-            browsers.on_body(job, &ask, bytes);
-        }
-    }
-
     /// Records that the response is complete. The job has succeeded if it is the requested response.
     pub(crate) fn on_whole(&mut self, job: usize, now: Nanos) {
-        let ask = self.ask(job);
-        let decoded = self.browsers.as_mut().map(|browsers| browsers.on_whole(job, &ask));
         let record = self.open(job);
-        if decoded == Some(true) {
-            // The size of a coded response is the size of its coded form.
-            record.size_bytes = record.body_bytes;
-        }
-        let right = record.status == 200 && decoded.unwrap_or(record.size_bytes == record.body_bytes);
+        let right = record.status == 200 && record.size_bytes == record.body_bytes;
         self.end(job, if right { Outcome::Complete } else { Outcome::Wrong }, now);
     }
 

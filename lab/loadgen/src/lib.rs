@@ -24,7 +24,6 @@
 //! ```
 
 mod alarms;
-mod browser;
 mod clock;
 mod connection;
 mod deal;

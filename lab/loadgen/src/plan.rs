@@ -1,9 +1,8 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use http_fields::{HeaderName, Request, Uri};
 use units::Nanos;
-use workload::{Ask, Documents, Part, Routes, STREAMS_MAX, Visitors};
+use workload::{Ask, Part, Routes, STREAMS_MAX, Visitors};
 
 use crate::tls::Tls;
 
@@ -21,8 +20,6 @@ pub struct Plan {
     pub sites: Vec<Site>,
     /// The folders of routes. If present, the folder of the request's route is inserted between the prefix and SIZE.
     pub routes: Option<Routes>,
-    /// The site whose files are requested, by browsers that accept codings; over HTTP/2.
-    pub documents: Option<Arc<Documents>>,
     /// The number of requests on each connection, one after another; 1 opens a connection for every request. A request
     /// that finds all connections in use opens another, as the generator of 003 did (section 2.4), so it never waits.
     pub per_connection: u64,
@@ -93,8 +90,6 @@ pub enum PlanError {
     NoConnections,
     #[error("{0} streams on a connection: write 1 to {STREAMS_MAX}, for example 100")]
     Streams(u32),
-    #[error("the files of a site are asked for over HTTP/2 alone: write --h2 100")]
-    NoHttp2,
     #[error("HTTP/3 is spoken over TLS alone: give the plan the TLS of HTTP/3")]
     NoTls,
     #[error("prefix `{0}` has to start and end with / and hold printable ASCII without spaces")]
@@ -138,7 +133,6 @@ impl Plan {
             prefix: "/".into(),
             sites: vec![],
             routes: None,
-            documents: None,
             per_connection: 1,
             grace: Nanos::from_secs(1),
             patience: None,
@@ -182,7 +176,6 @@ impl Plan {
 
     fn check_protocol(&self) -> Result<(), PlanError> {
         match self.protocol {
-            Protocol::Http1 | Protocol::Http3 { .. } if self.documents.is_some() => Err(PlanError::NoHttp2),
             Protocol::Http2 { streams } | Protocol::Http3 { streams } if !(1..=STREAMS_MAX).contains(&streams) => {
                 Err(PlanError::Streams(streams))
             }
@@ -222,9 +215,6 @@ impl Plan {
     /// The host and the path of a request.
     pub(crate) fn target_of(&self, ask: Ask) -> (&str, String) {
         let (host, prefix) = self.site(ask.group);
-        if let Some((documents, file)) = self.documents.as_ref().zip(ask.part.and_then(|part| part.file)) {
-            return (host, format!("{prefix}{}", documents.get(file).path));
-        }
         let route = self.routes.map(|routes| routes.of(&ask));
         let folder = route.as_ref().map_or("", |route| std::str::from_utf8(route).expect("letters"));
         let slash = if route.is_some() { "/" } else { "" };
@@ -325,18 +315,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_of_a_site_is_asked_for_by_its_name_over_http2() {
-        let documents = Documents::new([("d/a.html".to_owned(), b"<p>".to_vec())]).unwrap();
-        let mut plan = plan(1);
-        plan.documents = Some(Arc::new(documents));
-        assert_eq!(plan.check(), Err(PlanError::NoHttp2));
-        plan.protocol = Protocol::Http2 { streams: 1 };
-        assert_eq!(plan.check(), Ok(()));
-        let part = Some(Part { page: 0, file: Some(0), object: 0, urgency: 0, is_incremental: true });
-        assert_eq!(plan.request(Ask { part, ..ask(3, None) }).uri().path(), "/d/a.html");
-    }
-
-    #[test]
     fn a_route_is_a_folder() {
         let mut plan = plan(1);
         plan.routes = Some("1".parse().unwrap());
@@ -357,12 +335,12 @@ pub(crate) mod tests {
 
     #[test]
     fn parts_of_pages_have_the_priorities_of_browsers() {
-        let said = |urgency, is_incremental| priority(Part { page: 0, file: None, object: 0, urgency, is_incremental });
+        let said = |urgency, is_incremental| priority(Part { page: 0, object: 0, urgency, is_incremental });
         assert_eq!(said(0, true).as_deref(), Some("u=0, i"));
         assert_eq!(said(1, false).as_deref(), Some("u=1"));
         assert_eq!(said(3, true).as_deref(), Some("i"));
         assert_eq!(said(3, false), None);
-        let part = Some(Part { page: 0, file: None, object: 3, urgency: 2, is_incremental: true });
+        let part = Some(Part { page: 0, object: 3, urgency: 2, is_incremental: true });
         let ask = Ask { at: Nanos(0), size_bytes: 7, user: Some(0), group: None, client: None, part };
         assert_eq!(plan(1).request(ask).headers()["priority"], "u=2, i");
         assert!(plan(1).request(Ask { part: None, ..ask }).headers().is_empty());

@@ -541,7 +541,7 @@ fn visit(patience: Option<Nanos>) -> Vec<VisitedPage> {
         object(1_003, ObjectKind::Font, Found::Styles),
         object(1_004, ObjectKind::Image, Found::Scrolled(Nanos::from_millis(1))),
     ];
-    let page = |objects| VisitedPage { objects, files: vec![], reading: Nanos::from_millis(1), patience };
+    let page = |objects| VisitedPage { objects, reading: Nanos::from_millis(1), patience };
     vec![page([first, vec![object(1_005, ObjectKind::Image, Found::Html(4_000)); 20]].concat()), page(vec![html])]
 }
 

@@ -20,7 +20,7 @@ pub struct PageRecord {
     /// When its HTML was due; both times count from here.
     pub arrival_ns: u64,
     pub requests: u64,
-    /// Bytes of all bodies that came whole, in the codings in which they came.
+    /// Bytes of all bodies that came whole.
     pub bytes: u64,
     /// When HTML, style sheets and the scripts that block had ended; if that never came, when the visitor left or the
     /// run ended.

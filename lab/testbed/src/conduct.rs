@@ -107,12 +107,7 @@ pub fn conduct(order: &Order<'_>, interrupt: &Interrupt) -> Result<Vec<Conducted
         if !tasks.is_empty() {
             let sizes = order.plans.iter().flat_map(|plan| plan.sizes).copied().collect();
             let folders = order.plans.iter().flat_map(|plan| plan.experiment.load.folders()).collect();
-            let mut site = Site::create(order.site, &sizes)?.with_folders(&folders, &sizes)?;
-            let sites: BTreeSet<&Path> =
-                order.plans.iter().filter_map(|plan| plan.experiment.load.site.as_deref()).collect();
-            for copied in sites {
-                site = site.with_copy(copied)?;
-            }
+            let site = Site::create(order.site, &sizes)?.with_folders(&folders, &sizes)?;
             let ended = all(order, &tasks, &site, interrupt);
             // The error that ended the experiment is reported first: a full disk, for example, also prevents this
             // write.
@@ -181,8 +176,7 @@ fn announce(order: &Order<'_>, tasks: &[Task<'_>]) {
 fn all(order: &Order<'_>, tasks: &[Task<'_>], site: &Site, interrupt: &Interrupt) -> Result<(), LabError> {
     for (number, Task { plan, spec, .. }) in (1..).zip(tasks) {
         eprintln!("run {number} of {}: {} {}", tasks.len(), plan.title, spec.name);
-        let root = site.root(plan.experiment.load.site.as_deref());
-        let ended = one_run(plan, spec, &root, interrupt);
+        let ended = one_run(plan, spec, site.folder(), interrupt);
         let ended = ended.and_then(|mut run| judge(order, &mut run, &plan.out.join(&spec.name)));
         if let Some(reason) = ended.map_err(|cause| failed(plan, spec, cause))? {
             eprintln!("void: {} {}: {reason}", plan.title, spec.name);

@@ -34,11 +34,6 @@ pub struct RunSpec {
     /// `{shaping}`, `{access_log}` (a file in the run's folder), `{upstream}` (its address) and the names of `fill` are
     /// replaced in it.
     pub config: Option<String>,
-    /// The codings in which the server sends text, as operators configure them: for nginx br and gzip, optionally with
-    /// a level (`br:11`), for Caddy zstd and gzip, in order of preference. Weir has its own codings, and dictionaries;
-    /// any entry here leaves them on.
-    #[serde(default)]
-    pub codings: Vec<String>,
     /// How the application server marks the end of bodies, if the server has no files and passes requests to an
     /// application server on its host.
     pub upstream: Option<Framing>,
@@ -220,27 +215,6 @@ impl RunSpec {
         }
     }
 
-    fn check_codings(&self) -> Result<(), String> {
-        let known: &[&str] = match self.server {
-            Server::Weir => &["br", "zstd", "gzip"],
-            Server::Nginx => &["br", "gzip"],
-            Server::Caddy => &["zstd", "gzip"],
-            Server::Apache | Server::H2o => &[],
-        };
-        let is_level = |level: &str| self.server == Server::Nginx && level.parse().is_ok_and(|level: u8| level <= 11);
-        let is_known = |coding: &&String| match coding.split_once(':') {
-            Some((coding, level)) => known.contains(&coding) && is_level(level),
-            None => known.contains(&coding.as_str()),
-        };
-        match (self.codings.iter().find(|coding| !is_known(coding)), self.server.name()) {
-            (None, _) => Ok(()),
-            (Some(_), name) if known.is_empty() => Err(format!("the lab gives {name} no codings: leave codings out")),
-            (Some(unknown), name) => {
-                Err(format!("codings: the lab does not give {name} `{unknown}`, but {}", known.join(", ")))
-            }
-        }
-    }
-
     fn check_told(&self) -> Result<(), String> {
         if self.told.is_none() {
             return Ok(());
@@ -288,7 +262,7 @@ impl RunSpec {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or shaping of ours: leave them out"));
         }
-        self.check_told().and_then(|()| upstream::check(self)).and_then(|()| self.check_codings()).or_else(wrong)?;
+        self.check_told().and_then(|()| upstream::check(self)).or_else(wrong)?;
         if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
             return wrong(
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
@@ -422,9 +396,6 @@ mod tests {
             ("", "server = \"nginx\"\ncontainer = true", "run `a`: container is of the host that attaches"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands`"),
             ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
-            ("", "server = \"caddy\"\ncodings = [\"br\"]", "the lab does not give caddy `br`, but zstd, gzip"),
-            ("", "server = \"nginx\"\ncodings = [\"br:12\"]", "the lab does not give nginx `br:12`, but br, gzip"),
-            ("", "server = \"h2o\"\ncodings = [\"gzip\"]", "the lab gives h2o no codings"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (

@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::LabError;
 use crate::namespace::{is_dead, owner};
 use crate::proc_stat::started;
-use crate::tool;
 
 /// The folder that the servers serve, `www-PID-START` after the process that owns it. It contains one sparse file
-/// `SIZE.bin` for every requested size, the same files in the folders of customers, and copies of sites that are read.
-/// It is removed when dropped; one left by a killed process is removed by the next.
+/// `SIZE.bin` for every requested size, and the same files in the folders of customers. It is removed when dropped; one
+/// left by a killed process is removed by the next.
 #[derive(Debug)]
 pub struct Site {
     folder: PathBuf,
-    /// Copies of sites that are read.
-    copies: Vec<PathBuf>,
 }
 
 impl Site {
@@ -23,7 +20,7 @@ impl Site {
         remove_leftovers(parent)?;
         let folder = parent.join(format!("www-{}", owner()));
         fs::create_dir(&folder).map_err(|e| LabError::path(&folder, e))?;
-        let site = Site { folder, copies: vec![] };
+        let site = Site { folder };
         for size in sizes {
             let file = site.folder.join(format!("{size}.bin"));
             File::create(&file).and_then(|f| f.set_len(*size)).map_err(|e| LabError::path(&file, e))?;
@@ -43,24 +40,8 @@ impl Site {
         Ok(self)
     }
 
-    /// Adds a copy of the site in this folder, with the targets of its links and the times of its files. Not every
-    /// server follows links.
-    pub fn with_copy(mut self, of: &Path) -> Result<Site, LabError> {
-        let from = of.canonicalize().map_err(|e| LabError::path(of, e))?.display().to_string();
-        let to = copy_of(&self.folder, self.copies.len()).display().to_string();
-        tool::run_words(&["cp", "-rL", "--preserve=timestamps", &from, &to])?;
-        self.copies.push(of.into());
-        Ok(self)
-    }
-
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// The folder to be served: the copy of this site, or the files by size.
-    pub fn root(&self, site: Option<&Path>) -> PathBuf {
-        let copy = self.copies.iter().position(|copied| Some(copied.as_path()) == site);
-        copy.map_or_else(|| self.folder.clone(), |copy| copy_of(&self.folder, copy))
     }
 }
 
@@ -70,10 +51,6 @@ impl Drop for Site {
             eprintln!("weirlab: cannot remove {}: {error}", self.folder.display());
         }
     }
-}
-
-fn copy_of(folder: &Path, number: usize) -> PathBuf {
-    folder.join(format!("site-{number}"))
 }
 
 fn remove_leftovers(parent: &Path) -> Result<(), LabError> {
@@ -110,23 +87,6 @@ mod tests {
         drop(site);
         assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
         fs::remove_dir(&parent).unwrap();
-    }
-
-    #[test]
-    fn a_site_is_copied_with_what_its_links_lead_to() {
-        let parent = parent("copies");
-        let from = parent.join("from");
-        fs::create_dir_all(from.join("a")).unwrap();
-        fs::write(from.join("a/x.js"), "1").unwrap();
-        std::os::unix::fs::symlink("a/x.js", from.join("y.js")).unwrap();
-        let site = Site::create(&parent, &BTreeSet::new()).unwrap().with_copy(&from).unwrap();
-        let root = site.root(Some(&from));
-        assert!(fs::symlink_metadata(root.join("y.js")).unwrap().is_file() && root.starts_with(site.folder()));
-        let modified = |file: &Path| fs::metadata(file).unwrap().modified().unwrap();
-        assert_eq!(modified(&root.join("a/x.js")), modified(&from.join("a/x.js")));
-        assert_eq!(site.root(None), site.folder());
-        drop(site);
-        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod jobs;
 pub(crate) mod machine;
 mod outcome;
 mod probe;
-mod site;
 mod url;
 mod users;
 
@@ -139,7 +138,7 @@ impl Args {
             Protocol::Http1 => u64::from(PAGE_CONNECTIONS),
             Protocol::Http2 { .. } | Protocol::Http3 { .. } => 1,
         };
-        self.client_connections.or(self.load.loads_pages().then_some(of_page))
+        self.client_connections.or(self.load.pages.then_some(of_page))
     }
 
     /// Describes the protocol, unless it is HTTP/1.1 without TLS.
@@ -299,8 +298,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         prefix: wanted.url.prefix.clone(),
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
         routes: args.load.routes,
-        documents: wanted.users.as_ref().and_then(|users| users.documents.clone()),
-        per_connection: if args.load.loads_pages() { u64::MAX } else { args.load.per_connection },
+        per_connection: if args.load.pages { u64::MAX } else { args.load.per_connection },
         grace: args.load.grace.unwrap_or(GRACE).into(),
         patience: wanted.patience,
         clients: wanted.clients.clone(),

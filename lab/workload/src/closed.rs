@@ -77,7 +77,7 @@ impl Source for Beside<'_> {
         connection.asked_at = at;
         let ClosedClient { group, size_bytes, urgency, .. } = connection.client;
         let user = USERS_MAX + number;
-        let part = |urgency| Part { page: user, file: None, object: 0, urgency, is_incremental: false };
+        let part = |urgency| Part { page: user, object: 0, urgency, is_incremental: false };
         let part = urgency.map(part);
         Some(Ask { at, size_bytes, user: Some(user), group: Some(group), client: None, part })
     }

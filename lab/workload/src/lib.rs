@@ -44,8 +44,8 @@ pub use distribution::{Distribution, DistributionError, Empirical, Sampler};
 pub use format::{Format, UnknownFormat};
 pub use log::{Arrival, Log, Request, Trace};
 pub use pages::{
-    DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError, Found, ObjectKind, PAGE_OBJECTS_MAX,
-    PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError, READER_PAGES, VisitedPage, Visitors,
+    Found, ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError,
+    VisitedPage, Visitors,
 };
 pub use population::{EndlessSizes, Population, USERS_MAX};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};

@@ -7,20 +7,16 @@
 //! `ShouldLoadIncremental` marks everything as incremental except style sheets, scripts and fonts, which are useless in
 //! parts.
 //!
-//! Generated pages ([`visit`]) come from the published quantiles of the HTTP Archive, those of a site
-//! ([`Documents`]) from its files. Simplified: all objects come from one server, and computing takes no time.
+//! Pages ([`visit`]) come from the published quantiles of the HTTP Archive. Simplified: all objects come from one server,
+//! and computing takes no time.
 
-mod documents;
 mod draw;
 mod load;
 mod progress;
-mod readers;
 mod visitors;
 
-pub use documents::{DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, Document, Documents, DocumentsError};
 use draw::visit;
 pub use load::{PAGES_MAX, PageLoads, PageTimes, PagesError};
-pub use readers::READER_PAGES;
 pub use visitors::Visitors;
 
 use units::Nanos;
@@ -72,8 +68,6 @@ pub struct PageObject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisitedPage {
     pub objects: Vec<PageObject>,
-    /// The file of each object, if it is a page of a site.
-    pub files: Vec<u32>,
     /// The time from the complete page to the next of the visit.
     pub reading: Nanos,
     /// The time after which the visitor leaves if there is no first view; `None` for one who always waits.

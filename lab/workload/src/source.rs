@@ -31,8 +31,6 @@ pub struct Ask {
 pub struct Part {
     /// The number of its page.
     pub page: u32,
-    /// The file of a site ([`crate::Documents`]); `None` for any file of its size.
-    pub file: Option<u32>,
     /// The index among the objects of its page.
     pub object: u16,
     pub urgency: u8,

@@ -81,12 +81,11 @@ impl Stream {
                 Answer::Head(head) => {
                     let response = ready!(Pin::new(head).poll(context))?;
                     ledger.on_head(self.job, response.status().as_u16(), self.head_bytes);
-                    ledger.on_fields(self.job, response.headers());
                     self.answer = Answer::Body(response.into_body());
                 }
                 Answer::Body(body) => {
                     let Some(data) = ready!(body.poll_data(context)).transpose()? else { return Poll::Ready(Ok(())) };
-                    ledger.on_data(self.job, &data, now);
+                    ledger.on_body(self.job, data.len() as u64, now);
                     // The bytes taken reopen the window. A stream that has been reset has none.
                     let _ = body.flow_control().release_capacity(data.len());
                 }

@@ -80,7 +80,6 @@ impl ExperimentFile {
             let folder = file.parent().unwrap_or(Path::new(""));
             let own = experiment.load.trace.map(|trace| folder.join(trace));
             experiment.load.trace = overrides.trace.clone().or(own);
-            experiment.load.site = experiment.load.site.map(|site| folder.join(site));
             let settings = plain(table).map_err(|e| sources.toml_error(&e))?;
             points.push(Point { name: combination.name, values: combination.values, experiment, settings });
         }

@@ -72,11 +72,6 @@ pub struct Load {
     #[arg(long, requires = "pages")]
     #[serde(default, skip_serializing_if = "is_not")]
     pub patient: bool,
-    /// Readers arrive instead of requests: each loads ten pages of the site in this folder, one after the other, with a browser's cache
-    /// and codings, over HTTP/2
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["pages", "profile", "trace", "surge", "users", "webstone", "repeat", "per_connection", "abort", "shuffle", "routes"])]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub site: Option<PathBuf>,
     /// Stretch the trace in time until it loads the uplink to this
     #[arg(long, allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "rho")]
@@ -153,11 +148,11 @@ impl Load {
         if (self.surge.is_some() || self.users.is_some()) && self.trace.is_some() {
             return Err("surge and users make their own requests: leave trace out".into());
         }
-        let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.loads_pages();
+        let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.pages;
         if self.shuffle && draws {
             return Err("shuffle is of a trace: surge, users, webstone and pages draw their requests anyhow".into());
         }
-        if self.routes.is_some() && (self.webstone.is_some() || self.loads_pages()) {
+        if self.routes.is_some() && (self.webstone.is_some() || self.pages) {
             return Err("webstone and pages have routes of their own: leave routes out".into());
         }
         if self.retries.is_some() && self.abort.is_none() {
@@ -186,15 +181,13 @@ impl Load {
         if self.patient && !self.pages {
             return Err("patient is of visitors: write pages = true too".into());
         }
-        if !self.loads_pages() {
+        if !self.pages {
             return Ok(());
         }
-        let name = if self.pages { "pages" } else { "site" };
         if self.rho.is_none() {
-            return Err(format!("{name} without rho: write the load of the link, rho = 0.8"));
+            return Err("pages without rho: write the load of the link, rho = 0.8".into());
         }
         let own = [
-            ("site", self.pages && self.site.is_some()),
             ("trace", self.trace.is_some()),
             ("surge", self.surge.is_some()),
             ("repeat", self.repeat),
@@ -202,14 +195,9 @@ impl Load {
             ("abort", self.abort.is_some()),
         ];
         match own.into_iter().find(|(_, is_given)| *is_given) {
-            Some((key, _)) => Err(format!("{name} has requests and connections of its own: leave {key} out")),
+            Some((key, _)) => Err(format!("pages have requests and connections of their own: leave {key} out")),
             None => Ok(()),
         }
-    }
-
-    /// Returns true if visitors load pages, generated ones or those of a site.
-    pub fn loads_pages(&self) -> bool {
-        self.pages || self.site.is_some()
     }
 
     /// Returns the folders of customers' files, next to the common folder.

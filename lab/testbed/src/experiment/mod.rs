@@ -219,7 +219,7 @@ impl Experiment {
             if !names.insert(&spec.name) {
                 return Err(at(format!("there are two runs named `{}`: give each its own name", spec.name)));
             }
-            let per_connection = if self.load.loads_pages() { u64::MAX } else { self.load.per_connection };
+            let per_connection = if self.load.pages { u64::MAX } else { self.load.per_connection };
             spec.check(self.qdisc_of(spec), self.network, per_connection).map_err(at)?;
             spec.check_placeholders(&self.fill).map_err(at)?;
         }

@@ -221,7 +221,7 @@ fn pages_are_a_load_of_their_own() {
     for (with, says) in [
         ("profile = \"W1\"", "x.toml:1: pages without rho: write the load of the link, rho = 0.8"),
         ("users = 9", "x.toml:1: pages without rho"),
-        ("rho = 0.8\ntrace = \"t\"", "x.toml:1: pages has requests and connections of its own: leave trace out"),
+        ("rho = 0.8\ntrace = \"t\"", "x.toml:1: pages have requests and connections of their own: leave trace out"),
         ("rho = 0.8\nsurge = \"002\"", "leave surge out"),
         ("rho = 0.8\nrepeat = true", "leave repeat out"),
         ("rho = 0.8\nper_connection = 9", "leave per_connection out"),

@@ -126,9 +126,9 @@ pub fn server_command<'a>(
     let speech = Speech { certificate: certificate.as_ref(), is_http2: spec.h2.is_some() };
     let mut command = match (spec.server, weir) {
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
-        (Server::Caddy, _) => caddy::command(address, site, folder, &spec.codings, speech.certificate)?,
+        (Server::Caddy, _) => caddy::command(address, site, folder, speech.certificate)?,
         (Server::H2o, _) => h2o::command(address, site, folder, speech.certificate)?,
-        (Server::Nginx, _) => nginx::command(address, source, folder, &experiment.limits, &spec.codings, speech)?,
+        (Server::Nginx, _) => nginx::command(address, source, folder, &experiment.limits, speech)?,
         (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, source, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
@@ -147,10 +147,9 @@ pub fn server_command<'a>(
 pub(crate) fn check_installed(spec: &RunSpec, weir: Option<&Path>) -> Result<(), LabError> {
     let server = spec.server;
     match server {
-        Server::Nginx => find_program(server.program()).and_then(|_| nginx::check_modules(&spec.codings)),
         Server::Weir => weir.map(drop).ok_or_else(|| LabError::Missing { program: "weir".into() }),
         Server::Apache => apache::modules_folder().map(drop),
-        Server::Caddy | Server::H2o => find_program(server.program()).map(drop),
+        Server::Caddy | Server::H2o | Server::Nginx => find_program(server.program()).map(drop),
     }
 }
 
@@ -231,7 +230,7 @@ fn weir_command(
     };
     let mut command = vec![weir.display().to_string(), verb.into(), what];
     // The sizes of an experiment are defined by its load.
-    command.extend(spec.codings.is_empty().then(|| "--no-compression".into()));
+    command.push("--no-compression".into());
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());

@@ -1,5 +1,5 @@
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -11,31 +11,17 @@ use crate::{LabError, Limits, Server, find_program};
 const OWN_CONNECTIONS: u64 = 2;
 /// The number of idle connections to an upstream that a worker keeps, as many as Weir.
 const KEPT_CONNECTIONS: u32 = 32;
-/// The types of text other than text/html: the list that Debian's nginx.conf proposes, and the type of SVG.
-const TEXT_TYPES: &str = "text/plain text/css application/json application/javascript text/xml application/xml \
-    application/xml+rss text/javascript image/svg+xml";
-/// The level of gzip that Debian's nginx.conf proposes, and the default level of Brotli.
-const LEVEL: &str = "6";
-/// The folders of modules in Debian and in other distributions.
-const MODULE_FOLDERS: [&str; 2] = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"];
-const BROTLI_MODULE: &str = "ngx_http_brotli_filter_module.so";
-/// Debian's file of media types, without which nginx sends no types.
-const MEDIA_TYPES: &str = "/etc/nginx/mime.types";
-
 pub(super) fn command(
     address: SocketAddr,
     source: Source<'_>,
     folder: &Path,
     limits: &Limits,
-    codings: &[String],
     speech: Speech<'_>,
 ) -> Result<Vec<String>, LabError> {
     let nginx = find_program(Server::Nginx.program())?.display().to_string();
     let (before, serving) = serving(source)?;
-    let before = before + &coding(codings);
-    let modules = modules(codings)?;
     let (prefix, _) = write_config(folder, "nginx.conf", |_| {
-        modules.clone() + &config(address, (&before, &serving), descriptors_max(), limits, speech)
+        config(address, (&before, &serving), descriptors_max(), limits, speech)
     })?;
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
@@ -83,33 +69,6 @@ http {{
 }}
 "
     )
-}
-
-/// Returns an error if nginx lacks a module for these codings.
-pub(super) fn check_modules(codings: &[String]) -> Result<(), LabError> {
-    modules(codings).map(drop)
-}
-
-/// The lines that load the modules that are not built in.
-fn modules(codings: &[String]) -> Result<String, LabError> {
-    if !codings.iter().any(|coding| coding.starts_with("br")) {
-        return Ok(String::new());
-    }
-    let found =
-        MODULE_FOLDERS.iter().map(|folder| PathBuf::from(folder).join(BROTLI_MODULE)).find(|file| file.is_file());
-    let module = found.ok_or_else(|| LabError::Missing { program: BROTLI_MODULE.into() })?;
-    Ok(format!("load_module \"{}\";\n", module.display()))
-}
-
-/// The lines that enable compression.
-fn coding(codings: &[String]) -> String {
-    let lines = codings.iter().map(|coding| {
-        let (name, level) = coding.split_once(':').unwrap_or((coding, LEVEL));
-        let (name, more) = if name == "br" { ("brotli", "") } else { (name, "    gzip_vary on;\n") };
-        format!("    {name} on;\n    {name}_comp_level {level};\n    {name}_types {TEXT_TYPES};\n{more}")
-    });
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("    include {MEDIA_TYPES};\n{lines}") }
 }
 
 /// The lines before the server block and in it that define the source of responses. Connections to an upstream are kept
@@ -190,17 +149,6 @@ mod tests {
         );
         assert!(config.contains("proxy_pass http://application;\n            proxy_http_version 1.1;"), "{config}");
         assert!(!config.contains("root \""), "{config}");
-    }
-
-    #[test]
-    fn nginx_compresses_as_operators_set_it() {
-        assert_eq!((coding(&[]), modules(&[]).unwrap()), (String::new(), String::new()));
-        let lines = coding(&["br:11", "gzip"].map(String::from));
-        for line in
-            ["    brotli on;\n    brotli_comp_level 11;\n", "    gzip on;\n    gzip_comp_level 6;\n", "gzip_vary on;"]
-        {
-            assert!(lines.contains(line), "{lines}");
-        }
     }
 
     #[test]

@@ -98,7 +98,6 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
         (None, Some(of), _) => format!("WebStone {} of 004", of.name()),
         (None, None, true) => format!("SURGE of {}", jobs::server_model(load).name),
         (None, None, false) if load.pages => "visits of pages of the Web Almanac 2025".into(),
-        (None, None, false) if load.site.is_some() => "pages of a site".into(),
         (None, None, false) => "shipped synthetic".into(),
     };
     let mut environment = BTreeMap::from([
@@ -112,8 +111,6 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     ]);
     let connections = args.client_connections.map(|most| most.to_string());
     environment.extend(connections.map(|most| ("client_connections".into(), most)));
-    let site = load.site.as_ref().map(|site| ("site".into(), site.display().to_string()));
-    environment.extend(site);
     environment.extend(load.routes.map(|routes| ("routes".into(), routes.to_string())));
     environment.extend(args.speech().map(|speech| ("protocol".into(), speech)));
     let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", load.profile.clone())];

@@ -1,18 +1,13 @@
 //! Closed loads: SURGE's users, WebStone's clients, and visitors of pages.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
 
 use testbed::{Load, check_customers};
 use units::{Nanos, Rate};
 use workload::surge::{Files, Sequence, UserModel};
-use workload::{
-    Documents, PAGE_OBJECTS_MEDIAN, PageLoads, Population, READER_PAGES, Source, USERS_MAX, WebStone, WebStoneClients,
-};
+use workload::{PAGE_OBJECTS_MEDIAN, PageLoads, Population, Source, USERS_MAX, WebStone, WebStoneClients};
 
 use super::jobs;
-use super::site;
 use cli::Failure;
 
 /// Users, and their properties that are known before the run.
@@ -26,17 +21,12 @@ pub(crate) struct Users {
     pub(crate) until: Nanos,
     /// The mean number of requests of a visit, rounded.
     pub(crate) visit_requests: Option<u64>,
-    /// The site whose files they request.
-    pub(crate) documents: Option<Arc<Documents>>,
 }
 
 /// The users of a load; `None` if the load is open.
 pub(crate) fn of(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Option<Users>, Failure> {
     if load.pages {
         return pages(load, rate_per_s, link, at_once).map(Some);
-    }
-    if let Some(folder) = &load.site {
-        return readers(load, folder, rate_per_s, link, at_once).map(Some);
     }
     match (load.users, load.webstone) {
         (Some(users), _) => equivalents(load, users).map(Some),
@@ -54,7 +44,7 @@ fn equivalents(load: &Load, users: u32) -> Result<Users, Failure> {
     let sizes = files.sizes().iter().copied().collect();
     let sequence = Box::new(Sequence::new(files, load.seed));
     let source = Box::new(Population::users(users, UserModel::PUBLISHED, until, sequence, load.seed));
-    Ok(Users { source, who: format!("{users} users"), sizes, until, visit_requests: None, documents: None })
+    Ok(Users { source, who: format!("{users} users"), sizes, until, visit_requests: None })
 }
 
 fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
@@ -65,7 +55,7 @@ fn webstone(load: &Load, of: WebStone) -> Result<Users, Failure> {
     let who = format!("WebStone {}: {}", of.name(), classes.join(", "));
     let source = Box::new(WebStoneClients::new(of, &clients, until, load.seed));
     let sizes = of.files().sizes().iter().copied().collect();
-    Ok(Users { source, who, sizes, until, visit_requests: None, documents: None })
+    Ok(Users { source, who, sizes, until, visit_requests: None })
 }
 
 fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
@@ -82,20 +72,7 @@ fn pages(load: &Load, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Resu
     let visit_requests = Some(PAGE_OBJECTS_MEDIAN);
     let who = if load.patient { "page loads of the patient" } else { "page loads" }.into();
     let (sizes, source) = (pages.sizes(), Box::new(pages));
-    Ok(Users { who, sizes, until, visit_requests, documents: None, source })
-}
-
-fn readers(load: &Load, folder: &Path, rate_per_s: Option<f64>, link: Rate, at_once: u32) -> Result<Users, Failure> {
-    let (Some(rho), None) = (load.rho, rate_per_s) else {
-        return Err(Failure::Usage("--site: how many read is missing: write the load of the link, --rho 0.8".into()));
-    };
-    let until = until(load, "--site")?;
-    let documents = Arc::new(site::read(folder)?);
-    let readers = PageLoads::of_site(rho, (link, until.as_secs_f64()), &documents, at_once, load.seed)
-        .map_err(|reason| Failure::Usage(format!("--site: {reason}")))?;
-    let visit_requests = Some(READER_PAGES as u64);
-    let (who, sizes, documents) = ("readers of a site".into(), readers.sizes(), Some(documents));
-    Ok(Users { who, sizes, until, visit_requests, documents, source: Box::new(readers) })
+    Ok(Users { who, sizes, until, visit_requests, source })
 }
 
 /// The end of the run. Users send requests without end, so it must be given.

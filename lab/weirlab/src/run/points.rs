@@ -80,10 +80,8 @@ impl Jobs {
             digest = digest.with(&job.arrival.0.to_le_bytes()).with(&job.size_bytes.to_le_bytes());
         }
         let of_clients = experiment.clients().filter_map(|group| Some(group.closed?.size_bytes));
-        // A site has its own files.
-        let of_sizes = jobs.iter().filter(|_| experiment.load.site.is_none());
         Ok(Jobs {
-            sizes: of_sizes.map(|job| job.size_bytes).chain(of_clients).collect(),
+            sizes: jobs.iter().map(|job| job.size_bytes).chain(of_clients).collect(),
             digest: digest.text(),
             lasts: sent_by(&jobs, experiment.link).max(Duration::from_secs(experiment.seconds())),
         })

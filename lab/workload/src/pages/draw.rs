@@ -126,7 +126,7 @@ impl Drawing<'_> {
         page.cacheable(site, has_cached);
         page.images(if is_home { &HOME_IMAGES } else { &INNER_IMAGES }, site, reading);
         page.data(site);
-        VisitedPage { objects: page.objects, files: vec![], reading, patience: Some(Nanos(patience as u64)) }
+        VisitedPage { objects: page.objects, reading, patience: Some(Nanos(patience as u64)) }
     }
 
     fn push(&mut self, kind: ObjectKind, size_bytes: u64, found: Found) {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -10,8 +9,7 @@ use units::wire::CONNECTION_BYTES;
 use units::{Nanos, Rate};
 
 use super::progress::Progress;
-use super::readers::Reader;
-use super::{Documents, PageObject, VisitedPage, visit};
+use super::{PageObject, VisitedPage, visit};
 use crate::synthetic::unit;
 use crate::{Ask, Part, Source, wire_bytes};
 
@@ -41,7 +39,6 @@ struct Page {
     progress: Progress,
     /// The number of its objects that have been requested.
     asked: usize,
-    files: Vec<u32>,
     reading: Nanos,
     patience: Option<Nanos>,
     left_at: Option<Nanos>,
@@ -80,37 +77,14 @@ pub enum PagesError {
 impl PageLoads {
     /// Returns as many visits as would load the link this much for this long if nobody gave up, at the times of a
     /// Poisson process with that number of events; each page has at most `under_way_max` concurrent requests.
-    pub fn new(rho: f64, span: (Rate, f64), under_way_max: u32, seed: u64) -> Result<PageLoads, PagesError> {
-        let mut random = stream(seed, PAGES);
-        PageLoads::drawn(rho, span, under_way_max, seed, || visit(&mut random))
-    }
-
-    /// Returns visits of readers of a site, as [`PageLoads::new`]; their bytes count without codings.
-    pub fn of_site(
-        rho: f64,
-        span: (Rate, f64),
-        documents: &Arc<Documents>,
-        under_way_max: u32,
-        seed: u64,
-    ) -> Result<PageLoads, PagesError> {
-        let mut reader = Reader::new(documents, seed);
-        PageLoads::drawn(rho, span, under_way_max, seed, || reader.visit())
-    }
-
-    fn drawn(
-        rho: f64,
-        (link, seconds): (Rate, f64),
-        under_way_max: u32,
-        seed: u64,
-        visit: impl FnMut() -> Vec<VisitedPage>,
-    ) -> Result<PageLoads, PagesError> {
+    pub fn new(rho: f64, (link, seconds): (Rate, f64), under_way_max: u32, seed: u64) -> Result<PageLoads, PagesError> {
         match () {
             () if !(rho > 0.0 && rho.is_finite()) => return Err(PagesError::Rho(rho)),
             () if !(1e-9..=1e9).contains(&seconds) => return Err(PagesError::Seconds(seconds)),
             () if under_way_max == 0 => return Err(PagesError::NoneUnderWay),
             () => {}
         }
-        let visits = filling(rho * link.bits_per_s() as f64 / 8.0 * seconds, visit)?;
+        let visits = filling(rho * link.bits_per_s() as f64 / 8.0 * seconds, &mut stream(seed, PAGES))?;
         let mut random = stream(seed, TIMES);
         let mut times: Vec<Nanos> = visits.iter().map(|_| Nanos((unit(&mut random) * seconds * 1e9) as u64)).collect();
         times.sort_unstable();
@@ -168,9 +142,9 @@ impl PageLoads {
 
 impl Page {
     fn new(visitor: u32, is_last: bool, page: VisitedPage) -> Page {
-        let VisitedPage { objects, files, reading, patience } = page;
+        let VisitedPage { objects, reading, patience } = page;
         let (progress, arrival, asked, left_at) = (Progress::new(objects), None, 0, None);
-        Page { visitor, is_last, arrival, progress, asked, files, reading, patience, left_at }
+        Page { visitor, is_last, arrival, progress, asked, reading, patience, left_at }
     }
 }
 
@@ -185,8 +159,7 @@ impl Source for PageLoads {
         page.asked += 1;
         let PageObject { kind, size_bytes, .. } = page.progress.objects()[usize::from(object)];
         let (urgency, is_incremental) = (kind.urgency(), kind.is_incremental());
-        let file = page.files.get(usize::from(object)).copied();
-        let part = Part { page: number, file, object, urgency, is_incremental };
+        let part = Part { page: number, object, urgency, is_incremental };
         Some(Ask { at, size_bytes, user: Some(page.visitor), group: None, client: None, part: Some(part) })
     }
 
@@ -264,22 +237,19 @@ impl Source for PageLoads {
 
 /// The streams of the seed.
 const TIMES: u64 = 0;
-pub(super) const PAGES: u64 = 1;
+const PAGES: u64 = 1;
 
-pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
+fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
     random
 }
 
 /// Draws visits as long as another brings the total nearer to the wanted bytes on the wire; at least one.
-fn filling(
-    wanted_bytes: f64,
-    mut visit: impl FnMut() -> Vec<VisitedPage>,
-) -> Result<Vec<Vec<VisitedPage>>, PagesError> {
+fn filling(wanted_bytes: f64, random: &mut ChaCha8Rng) -> Result<Vec<Vec<VisitedPage>>, PagesError> {
     let (mut visits, mut pages, mut left_bytes) = (vec![], 0, wanted_bytes);
     loop {
-        let visited = visit();
+        let visited = visit(random);
         let objects = visited.iter().flat_map(|page| &page.objects);
         let responses: u64 = objects.map(|object| wire_bytes(object.size_bytes)).sum();
         let bytes = (responses + CONNECTION_BYTES) as f64;
@@ -298,18 +268,13 @@ fn filling(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::documents::tests::documents;
-    use crate::{Found, ObjectKind, READER_PAGES};
+    use crate::{Found, ObjectKind};
     use std::collections::{HashMap, HashSet};
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
     fn loads(rho: f64, seconds: f64, under_way_max: u32) -> Result<PageLoads, PagesError> {
         PageLoads::new(rho, ("10mbit".parse().unwrap(), seconds), under_way_max, 7)
-    }
-
-    fn site(rho: f64, seed: u64) -> Result<PageLoads, PagesError> {
-        PageLoads::of_site(rho, ("10mbit".parse().unwrap(), 1.0), &Arc::new(documents()), 100, seed)
     }
 
     /// Answers every request this long after it was due, in the order of their instants; a visitor who would leave
@@ -336,16 +301,14 @@ mod tests {
 
     #[test]
     fn pages_load_the_link_as_asked() {
-        for loads in [loads(0.8, 3600.0, 100).unwrap(), site(0.8, 7).unwrap()] {
-            let seconds = if loads.pages[0].files.is_empty() { 3600.0 } else { 1.0 };
-            let bytes: u64 = loads.objects().map(|object| wire_bytes(object.size_bytes)).sum();
-            let visitors = u64::from(loads.pages.last().unwrap().visitor) + 1;
-            let rho = 8.0 * (bytes + visitors * CONNECTION_BYTES) as f64 / (10e6 * seconds);
-            assert!((0.79..0.81).contains(&rho), "{rho}");
-            let from: Vec<Nanos> = loads.pages.iter().filter_map(|page| page.arrival).collect();
-            assert_eq!((from.len() as u64, from.is_sorted()), (visitors, true), "only first pages have begun");
-            assert_eq!(from.last(), Some(&loads.last_at()));
-        }
+        let loads = loads(0.8, 3600.0, 100).unwrap();
+        let bytes: u64 = loads.objects().map(|object| wire_bytes(object.size_bytes)).sum();
+        let visitors = u64::from(loads.pages.last().unwrap().visitor) + 1;
+        let rho = 8.0 * (bytes + visitors * CONNECTION_BYTES) as f64 / (10e6 * 3600.0);
+        assert!((0.79..0.81).contains(&rho), "{rho}");
+        let from: Vec<Nanos> = loads.pages.iter().filter_map(|page| page.arrival).collect();
+        assert_eq!((from.len() as u64, from.is_sorted()), (visitors, true), "only first pages have begun");
+        assert_eq!(from.last(), Some(&loads.last_at()));
     }
 
     #[test]
@@ -399,7 +362,7 @@ mod tests {
         let html = object(ObjectKind::Html, Found::Html(0));
         let (image, lazy) =
             (object(ObjectKind::Image, Found::Html(50)), object(ObjectKind::Image, Found::Scrolled(MS(300))));
-        let page = |objects| VisitedPage { objects, files: vec![], reading: MS(1000), patience };
+        let page = |objects| VisitedPage { objects, reading: MS(1000), patience };
         PageLoads::of([(MS(5), vec![page(vec![html, image, lazy]), page(vec![html])])], 100)
     }
 
@@ -456,28 +419,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_asks_for_each_file_once_and_reads_on() {
-        let mut loads = site(1e-6, 7).unwrap();
-        let asks = answered(&mut loads, MS(10));
-        let files: Vec<u32> = asks.iter().map(|ask| ask.part.unwrap().file.unwrap()).collect();
-        let distinct: BTreeSet<u32> = files.iter().copied().collect();
-        assert_eq!((files.len(), distinct.len()), (8, 8), "three pages and five files that they share");
-        let pages = loads.pages();
-        assert_eq!(pages.iter().map(|page| page.requests).collect::<Vec<_>>(), [6, 1, 1]);
-        assert!(pages.len() < READER_PAGES && asks[1..6].iter().all(|ask| ask.at == asks[0].at + MS(10)));
-        for (page, next) in pages.iter().zip(&pages[1..]) {
-            assert!(page.first_view_at <= page.full_at && page.full_at.unwrap() < next.arrival);
-        }
-    }
-
-    #[test]
     fn the_seed_decides() {
         let asked = |seed| {
             let mut loads = PageLoads::new(0.8, ("10mbit".parse().unwrap(), 60.0), 6, seed).unwrap();
-            (answered(&mut loads, MS(2_000)), loads.pages(), answered(&mut site(0.8, seed).unwrap(), MS(1)))
+            (answered(&mut loads, MS(2_000)), loads.pages())
         };
         assert_eq!(asked(1), asked(1));
-        assert!(asked(1).0 != asked(2).0 && asked(1).2 != asked(2).2);
+        assert!(asked(1).0 != asked(2).0);
     }
 
     #[test]
@@ -489,6 +437,5 @@ mod tests {
         assert_eq!(loads(0.8, 0.0, 6).unwrap_err(), PagesError::Seconds(0.0));
         assert_eq!(loads(0.8, 60.0, 0).unwrap_err(), PagesError::NoneUnderWay);
         assert_eq!(loads(0.8, 1e6, 6).unwrap_err(), PagesError::TooMany);
-        assert_eq!(site(1e6, 1).unwrap_err(), PagesError::TooMany);
     }
 }
