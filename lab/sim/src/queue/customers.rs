@@ -88,16 +88,7 @@ mod tests {
     fn both_customers_are_weighed_by_the_same_mix() {
         let mut customers = Customers::new(2, 1);
         let mut job = |class, size_bytes, ms| {
-            let flight = Flight {
-                number: 0,
-                arrival: Nanos::ZERO,
-                service: Nanos(1),
-                size_bytes,
-                class,
-                client: 0,
-                is_closed: false,
-                user: None,
-            };
+            let flight = Flight { number: 0, arrival: Nanos::ZERO, service: Nanos(1), size_bytes, class, user: None };
             customers.on_departure(class, Nanos::from_millis(1000));
             customers.record(&flight, Nanos::from_millis(ms));
         };

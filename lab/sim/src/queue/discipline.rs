@@ -65,18 +65,16 @@ pub(super) fn resolve(config: &Config, quantile: &dyn Fn(f64) -> f64, line: &Lin
     let policy: PolicySpec = spec.parse().map_err(|error| Error::field("policy", error))?;
     let is_las = *policy.order() == Order::Las || spec.strip_prefix("rank:").is_some_and(|rank| rank.trim() == "sent");
     let is_paused = config.slots.as_ref().is_some_and(|slots| slots.sharing == Sharing::AnyUntilWanted);
-    if is_las && !is_paused && chunk_bytes.is_none() && !config.clients.is_any() {
+    if is_las && !is_paused && chunk_bytes.is_none() {
         return exact(Discipline::LeastAttained);
     }
     let (order, cuts_bytes) = scaled(policy.order(), quantile, line);
     let scaled = PolicySpec::from(order);
-    let share = config.clients.share_of(config.link, line);
-    let turns = is_las || policy.takes_turns() || share.is_some();
-    let is_rank = matches!(policy.order(), Order::Rank(_)) && share.is_none();
+    let turns = is_las || policy.takes_turns();
+    let is_rank = matches!(policy.order(), Order::Rank(_));
     let usual = || if is_rank { chunk_of(quantile) } else { CHUNK_BYTES_USUAL };
     let chunk_bytes = chunk_bytes.or_else(|| turns.then(usual));
-    let mut parsed = share.map_or_else(|| scaled.build(), |share| scaled.build_shared(share));
-    config.clients.introduce(&mut *parsed);
+    let parsed = scaled.build();
     let discipline = match chunk_bytes {
         None => Discipline::Fluid(parsed),
         Some(0) => return Err(Error::field("chunk", "chunks of 0 bytes never end: write at least 1")),
@@ -124,10 +122,8 @@ fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, l
         ..spec.clone()
     };
     let table = ClassTable { classes: table.classes.iter().map(spec).collect(), slot_sharing: table.slot_sharing };
-    let share = config.clients.share_of(config.link, line);
-    let mut policy =
-        Box::new(ByClass::new(CLASSES.into(), &table.classes, share, Some(of_link_time(config.link, config.link))));
-    config.clients.introduce(&mut *policy);
+    let policy =
+        Box::new(ByClass::new(CLASSES.into(), &table.classes, None, Some(of_link_time(config.link, config.link))));
     let discipline = Discipline::Classes(Classes { policy, table }, line.time_for(chunk_bytes));
     Ok(Resolved { discipline, chunk_bytes: Some(chunk_bytes), cuts_bytes: Vec::new() })
 }
@@ -147,12 +143,8 @@ fn of_link_time(rate: Rate, link: Rate) -> Rate {
 }
 
 fn check_ps(config: &Config) -> Result<(), Error> {
-    let given = [
-        ("clients", config.clients.is_any(), "ps is exact processor sharing of jobs"),
-        ("chunk", config.chunk_bytes.is_some(), "ps is exact processor sharing and has no chunks"),
-    ];
-    match given.into_iter().find(|(_, is_given, _)| *is_given) {
-        Some((field, _, reason)) => Err(Error::field(field, format_args!("{reason}: write fair instead"))),
+    match config.chunk_bytes {
+        Some(_) => Err(Error::field("chunk", "ps is exact processor sharing and has no chunks: write fair instead")),
         None => Ok(()),
     }
 }

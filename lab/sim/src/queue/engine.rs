@@ -8,7 +8,6 @@ use workload::Source;
 use super::Error;
 use super::customers::Customers;
 use super::line::{Line, Wire};
-use super::owners::{ClosedClients, Numbering};
 use super::source::{Clients, Request};
 use super::station::{Flight, Station};
 use crate::hooks::PROGRESS_JOBS;
@@ -19,9 +18,6 @@ pub const JOBS_MAX: usize = sched::JOBS_MAX;
 
 /// The maximum span of a run, 36 years. A longer run or more work is useless, and would overflow the clock.
 pub const SPAN_MAX: Nanos = Nanos(1 << 60);
-
-/// The number of all jobs of closed clients, which are not counted.
-const CLOSED_NUMBER: u64 = u64::MAX;
 
 /// The jobs that are counted, and the end of the run.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +36,6 @@ pub(super) struct Engine<'a> {
     pub clients: Clients,
     /// The class of each job in order of arrival, if given.
     pub classes: Vec<u16>,
-    pub numbering: Numbering,
-    pub closed: ClosedClients,
     pub extent: Extent,
     pub hooks: Hooks<'a>,
     pub tally: Tally,
@@ -68,7 +62,6 @@ pub(super) struct Counts {
 
 impl Engine<'_> {
     pub fn run(&mut self, mut station: impl Station, requests: impl Iterator<Item = Request>) -> Result<(), Error> {
-        self.open(&mut station)?;
         for request in requests {
             if request.at >= self.extent.until {
                 break;
@@ -97,30 +90,13 @@ impl Engine<'_> {
                     return Ok(());
                 }
             } else if let Some(ask) = due.and_then(|_| source.take()) {
-                let request = Request { at: ask.at, size_bytes: ask.size_bytes, client: ask.client };
+                let request = Request { at: ask.at, size_bytes: ask.size_bytes };
                 self.admit_of(&mut station, request, ask.group.map(|group| group as u16), ask.user)?;
             } else {
                 self.end(&station);
                 return Ok(());
             }
         }
-    }
-
-    /// Admits the first jobs of closed clients, which are present from the start.
-    fn open(&mut self, station: &mut impl Station) -> Result<(), Error> {
-        for (client, connections, size_bytes, service) in self.closed.asks() {
-            for _ in 0..connections {
-                if station.len() >= JOBS_MAX {
-                    return Err(Error::TooManyJobs { at: Nanos::ZERO });
-                }
-                let (class, path) = self.clients.draw();
-                let number = CLOSED_NUMBER;
-                let (arrival, is_closed, user) = (Nanos::ZERO, true, None);
-                let flight = Flight { number, arrival, service, size_bytes, class, client, is_closed, user };
-                station.arrive(flight, path);
-            }
-        }
-        Ok(())
     }
 
     fn admit(&mut self, station: &mut impl Station, request: Request) -> Result<(), Error> {
@@ -135,17 +111,16 @@ impl Engine<'_> {
         class: Option<u16>,
         user: Option<u32>,
     ) -> Result<(), Error> {
-        let Request { at, size_bytes, client } = request;
+        let Request { at, size_bytes } = request;
         let service = self.serviceable(station, at, size_bytes)?;
         let (drawn, path) = self.clients.draw();
         let given = self.classes.get(self.counts.arrived as usize).copied();
-        let (class, is_closed) = (class.or(given).unwrap_or(drawn), false);
-        let client = self.numbering.next(client);
+        let class = class.or(given).unwrap_or(drawn);
         let number = self.counts.arrived;
         self.pass(at, station.len());
         self.counts.arrived += 1;
         self.counts.offered += u128::from(service.0);
-        station.arrive(Flight { number, arrival: at, service, size_bytes, class, client, is_closed, user }, path);
+        station.arrive(Flight { number, arrival: at, service, size_bytes, class, user }, path);
         self.counts.in_system_max = self.counts.in_system_max.max(station.len());
         Ok(())
     }
@@ -166,23 +141,11 @@ impl Engine<'_> {
     /// Serves all departures up to this instant.
     fn serve(&mut self, station: &mut impl Station, until: Nanos) {
         while let Some((flight, at)) = station.depart_by(until) {
-            if flight.is_closed {
-                self.ask_again(station, flight, at);
-                continue;
-            }
             self.on_departure(station, &flight, at);
             if self.tally.jobs() >= self.extent.counted {
                 return;
             }
         }
-    }
-
-    /// Handles the response of a closed client, which requests the next immediately.
-    fn ask_again(&mut self, station: &mut impl Station, flight: Flight, at: Nanos) {
-        self.pass(at, station.len() + 1);
-        self.closed.on_complete(flight.client, flight.service);
-        let (_, path) = self.clients.draw();
-        station.arrive(Flight { arrival: at, ..flight }, path);
     }
 
     fn on_departure(&mut self, station: &impl Station, flight: &Flight, at: Nanos) {
@@ -200,17 +163,13 @@ impl Engine<'_> {
     /// Ends the run. At a finite horizon the jobs in the system have waited until then; otherwise there are none.
     fn end(&mut self, station: &impl Station) {
         let mut present = station.present();
-        present.sort_by_key(|(flight, _)| flight.number);
+        present.sort_by_key(|flight| flight.number);
         if !present.is_empty() {
             self.pass(self.extent.until, station.len());
         }
-        for (flight, had) in present {
-            if flight.is_closed {
-                self.closed.on_part(flight.client, had);
-            } else {
-                self.counts.incomplete += 1;
-                self.leave(&flight, self.extent.until, Ended::Incomplete);
-            }
+        for flight in present {
+            self.counts.incomplete += 1;
+            self.leave(&flight, self.extent.until, Ended::Incomplete);
         }
     }
 

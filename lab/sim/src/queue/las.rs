@@ -109,7 +109,7 @@ impl Station for LeastAttained {
         unreachable!("exact least attained service pauses nobody");
     }
 
-    fn present(&self) -> Vec<(Flight, Nanos)> {
-        self.levels.iter().flat_map(|level| &level.jobs).map(|Reverse(sharer)| (sharer.flight, Nanos::ZERO)).collect()
+    fn present(&self) -> Vec<Flight> {
+        self.levels.iter().flat_map(|level| &level.jobs).map(|Reverse(sharer)| sharer.flight).collect()
     }
 }

@@ -9,7 +9,6 @@ mod discipline;
 mod engine;
 mod las;
 mod line;
-mod owners;
 mod ps;
 mod rank;
 mod scheduled;
@@ -23,7 +22,6 @@ pub use customers::CustomerOutcome;
 pub use discipline::{CHUNK_BYTES_USUAL, CHUNKS_OF_MEAN_MIN, CLASSES};
 pub use engine::{JOBS_MAX, SPAN_MAX};
 pub use line::Wire;
-pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use rank::SizeRank;
 pub use source::{Paths, Poisson};
 
@@ -38,7 +36,6 @@ use customers::Customers;
 use discipline::{Discipline, Resolved, resolve};
 use engine::{Counts, Engine, Extent};
 use line::Line;
-use owners::{ClosedClients, Numbering};
 use slotted::Slotted;
 use source::{Clients, Request};
 
@@ -63,10 +60,8 @@ pub struct Config {
     pub classes: Vec<u16>,
     /// The classes of a `weir.toml`, in place of the policy: their order, rates and slots, as in the server.
     pub class_table: Option<ClassTable>,
-    pub clients: ClientSpec,
     /// The bytes on the link that are handed down in one piece; `None` for fluid service. If it is `None`, a policy
-    /// that takes turns, or clients that share, use [`CHUNK_BYTES_USUAL`], and a rank that grows as a job is served
-    /// uses the mean size over [`CHUNKS_OF_MEAN_MIN`], if that is less.
+    /// that takes turns uses [`CHUNK_BYTES_USUAL`], and a rank that grows as a job is served uses the mean size over [`CHUNKS_OF_MEAN_MIN`], if that is less.
     pub chunk_bytes: Option<u64>,
     /// The number of jobs at the start that are not counted.
     pub warm_up_jobs: u64,
@@ -91,7 +86,6 @@ impl Config {
             class_shares: Vec::new(),
             classes: Vec::new(),
             class_table: None,
-            clients: ClientSpec::default(),
             chunk_bytes: None,
             warm_up_jobs: 0,
             job_cost: Nanos::ZERO,
@@ -148,10 +142,6 @@ pub struct Outcome {
     pub jobs_in_system_mean: f64,
     pub jobs_in_system_max: usize,
     pub simulated_s: f64,
-    /// The number of clients that appeared, if jobs have clients.
-    pub clients: Option<u64>,
-    /// The results of closed clients, in their order.
-    pub closed: Vec<ClosedOutcome>,
     /// The results of classes of WebStone's clients, in their order.
     pub customers: Vec<CustomerOutcome>,
     /// The bytes per grant, if service is not fluid.
@@ -187,7 +177,7 @@ fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome,
             feed(&mut engine, scheduled::Chunked::of_classes(classes, chunk), config)
         }
     }?;
-    let Engine { tally, counts, numbering, closed, customers, .. } = engine;
+    let Engine { tally, counts, customers, .. } = engine;
     let span_ns = counts.at.0.max(1) as f64;
     let rho_offered = counts.offered as f64 / span_ns;
     Ok(Outcome {
@@ -198,8 +188,6 @@ fn conduct(config: &Config, resolved: Resolved, hooks: Hooks) -> Result<Outcome,
         jobs_in_system_mean: counts.area as f64 / span_ns,
         jobs_in_system_max: counts.in_system_max,
         simulated_s: counts.at.as_secs_f64(),
-        clients: numbering.count(),
-        closed: closed.outcomes(config.link, counts.at),
         customers: customers.outcomes(counts.at),
         chunk_bytes: resolved.chunk_bytes,
         cuts_bytes: resolved.cuts_bytes,
@@ -213,8 +201,6 @@ fn engine<'a>(config: &Config, hooks: Hooks<'a>) -> Engine<'a> {
         wire: config.wire,
         clients: Clients::new(config.paths, &config.class_shares, line, config.seed),
         classes: config.classes.clone(),
-        numbering: Numbering::new(&config.clients, config.seed),
-        closed: ClosedClients::new(&config.clients.closed, &line, config.wire),
         extent: extent(config),
         hooks,
         tally: Tally::new(),
@@ -246,11 +232,7 @@ fn arrive(engine: &mut Engine, station: impl station::Station, config: &Config) 
         }
         Arrivals::Replay(jobs) => {
             let first = if let Horizon::Jobs(jobs) = config.horizon { jobs } else { u64::MAX };
-            let request = |job: &workload::Job| Request {
-                at: job.arrival,
-                size_bytes: job.size_bytes.max(1),
-                client: job.client,
-            };
+            let request = |job: &workload::Job| Request { at: job.arrival, size_bytes: job.size_bytes.max(1) };
             let requests = jobs.iter().map(request);
             engine.run(station, requests.take(usize::try_from(first).unwrap_or(usize::MAX)))
         }
@@ -288,7 +270,6 @@ fn prepare(config: &Config) -> Result<Resolved, Error> {
     config.check_table()?;
     config.check_slots()?;
     let line = Line::new(config.link);
-    owners::check(config, &line)?;
     let on_link = |bytes: f64| config.wire.bytes(bytes.round().max(1.0) as u64) as f64;
     match &config.arrivals {
         Arrivals::Poisson { sizes, load } => {
@@ -344,9 +325,6 @@ impl Config {
                 "slots",
                 format_args!("{sum} slots of {} classes: write 1 to {SLOTS_MAX}", slots.len()),
             ));
-        }
-        if !self.clients.closed.is_empty() {
-            return Err(Error::field("slots", "not with closed: its jobs have no slots"));
         }
         Ok(())
     }

@@ -97,9 +97,9 @@ impl Station for ProcessorSharing {
         self.present.push(Reverse(Sharer { departs_at: self.virtual_time + wants, flight }));
     }
 
-    fn present(&self) -> Vec<(Flight, Nanos)> {
+    fn present(&self) -> Vec<Flight> {
         let present = self.present.iter().map(|Reverse(sharer)| sharer);
-        present.chain(&self.paused).map(|sharer| (sharer.flight, Nanos::ZERO)).collect()
+        present.chain(&self.paused).map(|sharer| sharer.flight).collect()
     }
 }
 

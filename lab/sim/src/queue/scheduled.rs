@@ -36,8 +36,7 @@ impl Jobs {
 
     fn arrive(&mut self, flight: Flight, path: Path) {
         let size = Size::Known(flight.service.0);
-        let arrival =
-            Arrival { framing: framing(), class: flight.class, client: flight.client, path, ..Arrival::of(size) };
+        let arrival = Arrival { framing: framing(), class: flight.class, path, ..Arrival::of(size) };
         let id = self.scheduler.arrive(flight.arrival, arrival);
         if self.flights.len() <= id.slot() {
             self.flights.resize(id.slot() + 1, None);
@@ -73,10 +72,10 @@ impl Jobs {
         }
     }
 
-    /// Returns the jobs in the system, with the service of each.
-    fn present(&self) -> Vec<(Flight, Nanos)> {
-        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.scheduler.jobs().get(*id)?.attained)));
-        self.flights.iter().flatten().filter_map(had).collect()
+    /// Returns the jobs in the system.
+    fn present(&self) -> Vec<Flight> {
+        let is_present = |(id, _): &&(JobId, Flight)| self.scheduler.jobs().get(*id).is_some();
+        self.flights.iter().flatten().filter(is_present).map(|(_, flight)| *flight).collect()
     }
 }
 
@@ -155,7 +154,7 @@ impl Station for Fluid {
         }
     }
 
-    fn present(&self) -> Vec<(Flight, Nanos)> {
+    fn present(&self) -> Vec<Flight> {
         self.jobs.present()
     }
 }
@@ -239,9 +238,8 @@ impl Station for Chunked {
         }
     }
 
-    fn present(&self) -> Vec<(Flight, Nanos)> {
-        let departing =
-            self.sending.as_ref().and_then(|sending| sending.departs).map(|flight| (flight, flight.service));
+    fn present(&self) -> Vec<Flight> {
+        let departing = self.sending.as_ref().and_then(|sending| sending.departs);
         self.jobs.present().into_iter().chain(departing).collect()
     }
 }

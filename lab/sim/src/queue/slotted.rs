@@ -125,7 +125,7 @@ impl<S: Station> Station for Slotted<S> {
         self.inner.resume(at, number);
     }
 
-    fn present(&self) -> Vec<(Flight, Nanos)> {
-        self.present.values().map(|job| (job.flight, Nanos::ZERO)).collect()
+    fn present(&self) -> Vec<Flight> {
+        self.present.values().map(|job| job.flight).collect()
     }
 }

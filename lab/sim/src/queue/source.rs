@@ -1,4 +1,4 @@
-//! The sources of arrivals. Times, sizes, paths and clients are drawn from four streams of one seed, so that the same
+//! The sources of arrivals. Times, sizes and paths are drawn from three streams of one seed, so that the same
 //! sizes arrive in the same order at every load, whatever the policy or the paths.
 
 use rand::{RngCore, SeedableRng};
@@ -14,8 +14,6 @@ use super::line::Line;
 pub struct Request {
     pub at: Nanos,
     pub size_bytes: u64,
-    /// The client's number in the trace.
-    pub client: Option<u32>,
 }
 
 /// Endless Poisson arrivals.
@@ -49,7 +47,7 @@ impl Iterator for Poisson {
         // In (0, 1], so that its logarithm is finite.
         let uniform = ((self.times.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         self.at = self.load.after(self.at, -uniform.ln() * self.service_ns);
-        Some(Request { at: self.at, size_bytes: self.sampler.sample(&mut self.sizes), client: None })
+        Some(Request { at: self.at, size_bytes: self.sampler.sample(&mut self.sizes) })
     }
 }
 

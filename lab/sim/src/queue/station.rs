@@ -11,9 +11,6 @@ pub struct Flight {
     pub service: Nanos,
     pub size_bytes: u64,
     pub class: u16,
-    pub client: u32,
-    /// True if the client is a closed one.
-    pub is_closed: bool,
     /// The user who waits for it before sending the next request.
     pub user: Option<u32>,
 }
@@ -37,7 +34,6 @@ pub trait Station {
     /// Resumes a job where it was paused.
     fn resume(&mut self, at: Nanos, number: u64);
 
-    /// Returns the jobs in the system, in any order, with the link time that each has received, where closed clients may
-    /// have some of them.
-    fn present(&self) -> Vec<(Flight, Nanos)>;
+    /// Returns the jobs in the system, in any order.
+    fn present(&self) -> Vec<Flight>;
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use record::{JobRecord, Outcome as Ended};
 use sched::classes::{ClassSpec, ClassTable};
-use sched::policy::{ClientShareSpec, Network, Order};
+use sched::policy::Order;
 use theory::{Demand, clairvoyant_srpt, ideal_ps};
 use workload::Job;
 
@@ -16,10 +16,6 @@ const LINK: &str = "8gbit";
 
 fn replay(policy: &str, jobs: &[Job]) -> Config {
     Config::new(policy, LINK.parse().unwrap(), Arrivals::Replay(jobs.to_vec()), Horizon::AllOfReplay)
-}
-
-fn closed(connections: u32, size_bytes: u64) -> Closed {
-    Closed { connections, size_bytes, network: Network::NONE }
 }
 
 fn poisson(policy: &str, dist: &str, rho: f64, jobs: u64) -> Config {
@@ -304,130 +300,4 @@ fn policies_are_compared_on_the_same_jobs() {
     assert_eq!(jobs("srpt", 0.8), jobs("fcfs", 0.8));
     let sizes = |jobs: Vec<(u64, u64)>| jobs.into_iter().map(|(_, size)| size).collect::<Vec<_>>();
     assert_eq!(sizes(jobs("srpt", 0.8)), sizes(jobs("srpt", 0.4)));
-}
-
-mod clients {
-    use super::*;
-
-    fn dealt(count: u32, share: Option<ClientShareSpec>) -> ClientSpec {
-        ClientSpec { owners: Some(Owners::Dealt(count)), share, closed: vec![] }
-    }
-
-    /// A job of 300,000 bytes every 2.5 ms for 100 ms, while one client always has eight of 100,000 in flight.
-    fn beside_a_splitter(share: Option<ClientShareSpec>) -> Config {
-        let cases: Vec<(u64, u64)> = (0..40).map(|n| (n * 2_500_000, 300_000)).collect();
-        let closed = vec![closed(8, 100_000)];
-        Config {
-            clients: ClientSpec { owners: None, share, closed },
-            chunk_bytes: Some(1_000),
-            horizon: Horizon::Until(Nanos::from_millis(100)),
-            ..replay("srpt", &jobs(&cases))
-        }
-    }
-
-    proptest! {
-        /// No client exceeds the allowance in total, so an order that takes no turns equals the policy's own, to the
-        /// nanosecond.
-        #[test]
-        fn who_stays_within_the_allowance_changes_nothing(jobs in arrivals(), count in 1u32..60, chunk in 1u64..300) {
-            for policy in ["srpt", "psjf", "fcfs", "srpt-bands:20,100,500"] {
-                let without = Config { chunk_bytes: Some(chunk), ..replay(policy, &jobs) };
-                for share in [ClientShareSpec::On, ClientShareSpec::Allowance(50_000)] {
-                    let with = Config { clients: dealt(count, Some(share)), ..without.clone() };
-                    prop_assert_eq!(departures(&with), departures(&without), "{}", policy);
-                }
-            }
-        }
-
-        /// However small the allowance, the link is never idle while a job waits.
-        #[test]
-        fn a_share_conserves_work(jobs in arrivals(), count in 1u32..60, allowance in 1u64..2000) {
-            let last = departures(&replay("fcfs", &jobs)).into_iter().max();
-            for policy in ["srpt", "fair", "las"] {
-                let clients = dealt(count, Some(ClientShareSpec::Allowance(allowance)));
-                let shared = Config { clients, chunk_bytes: Some(7), ..replay(policy, &jobs) };
-                prop_assert_eq!(departures(&shared).into_iter().max(), last, "{}", policy);
-            }
-        }
-    }
-
-    #[test]
-    fn a_splitter_has_everything_but_for_a_share() {
-        let (without, _) = recorded(&beside_a_splitter(None));
-        assert_eq!((without.departed, without.incomplete), (0, 40), "nobody else is answered");
-        let (with, records) = recorded(&beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000))));
-        assert_eq!((with.departed, with.incomplete), (40, 0));
-        // Jobs are delayed only until the splitter has exceeded its share: 3 MB at a third of the link while both wait.
-        let late = records.iter().skip(8).map(|record| record.response_time().0).max().unwrap();
-        assert!(late <= 310_000, "{late} ns where 300,000 are alone");
-        for outcome in [without, with] {
-            let bits = outcome.closed[0].bits_per_s + 8.0 * outcome.departed as f64 * 300_000.0 / 0.1;
-            assert!((bits / 8e9 - 1.0).abs() < 1e-3, "the link is full: {bits}");
-        }
-    }
-
-    /// Only bytes count: eight times as many connections, or eight times smaller requests, make no difference. Jobs
-    /// smaller than the allowance go before a download for one more allowance, 3 of the 100 MB.
-    #[test]
-    fn more_or_smaller_requests_win_an_allowance_at_most() {
-        let share = |connections, size_bytes| {
-            let mut config = beside_a_splitter(Some(ClientShareSpec::Allowance(3_000_000)));
-            config.clients.closed = vec![closed(connections, size_bytes), closed(1, 90_000_000)];
-            recorded(&config).0.closed[1].bits_per_s / 8e9
-        };
-        let few = share(8, 100_000);
-        assert!(few > 0.25, "{few} of the link for a download");
-        for (connections, size_bytes) in [(64, 100_000), (8, 10_000), (8, 10_000_000)] {
-            let other = share(connections, size_bytes);
-            assert!((other - few).abs() < 0.03, "{other} beside {connections} of {size_bytes}, {few}");
-        }
-    }
-
-    #[test]
-    fn a_trace_has_its_own() {
-        let mut jobs = jobs(&[(0, 10), (2, 4), (3, 1)]);
-        let clients = ClientSpec { owners: Some(Owners::Trace), ..ClientSpec::default() };
-        let config = |jobs: &[Job]| Config { clients: clients.clone(), ..replay("srpt", jobs) };
-        assert_eq!(check(&config(&jobs)).unwrap_err().to_string().split(':').next(), Some("clients"));
-        for (job, client) in jobs.iter_mut().zip([u32::MAX, 7, u32::MAX]) {
-            job.client = Some(client);
-        }
-        assert_eq!(run(&config(&jobs), Hooks::none()).unwrap().clients, Some(2));
-    }
-
-    /// The assignment of clients has its own stream.
-    #[test]
-    fn dealing_changes_no_job() {
-        let jobs = |clients| {
-            let config =
-                Config { clients, paths: Paths::Internet, ..poisson("srrt", "exponential:mean=5000", 0.8, 1000) };
-            recorded(&config).1
-        };
-        assert_eq!(jobs(dealt(40, None)), jobs(ClientSpec::default()));
-    }
-
-    #[test]
-    fn mistakes_name_the_field() {
-        let closed = |connections, size_bytes| {
-            let mut config = beside_a_splitter(None);
-            config.clients.closed = vec![closed(connections, size_bytes)];
-            config
-        };
-        let endless = Config { horizon: Horizon::AllOfReplay, ..closed(1, 1) };
-        let dealt = |count| dealt(count, Some(ClientShareSpec::On));
-        let one = replay("srpt", &jobs(&[(0, 1)]));
-        for (config, start) in [
-            (Config { clients: dealt(0), ..one.clone() }, "clients: 0 clients: write 1 to 1000000"),
-            (Config { clients: dealt(CLIENTS_MAX + 1), ..one.clone() }, "clients: 1000001 clients"),
-            (Config { clients: dealt(1), policy: "ps".into(), ..one }, "clients: ps is exact"),
-            (endless, "closed: closed clients ask without end: write seconds"),
-            (closed(0, 1), "closed: 0 connections: write 1 to 4096"),
-            (closed(CLOSED_CONNECTIONS_MAX + 1, 1), "closed: 4097 connections"),
-            (closed(1, 0), "closed: 0 bytes: write a size"),
-            (closed(1, u64::MAX), "closed: "),
-        ] {
-            let said = check(&config).unwrap_err().to_string();
-            assert!(said.starts_with(start), "{said}");
-        }
-    }
 }

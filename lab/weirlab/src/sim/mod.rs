@@ -1,7 +1,6 @@
 //! `weirlab sim`: one simulation. The crate `sim` has the models; this module creates their configurations from specs,
 //! and tables or JSON from their outcomes. Python's sweeps call it for every cell of a grid, first with `--check`.
 
-mod clients;
 mod closed_form;
 mod output;
 mod packet;
@@ -108,9 +107,8 @@ fn chunks(spec: &SimSpec, outcome: &SimOutcome) -> Option<String> {
 #[command(after_help = "\
 Examples:
   weirlab sim --policy srpt --rho 0.8 --dist exponential:mean=5000
-  weirlab sim --policy srpt --rho 0.8 --trace access.log --clients trace
-  weirlab sim --policy ps --webstone WA --class A:15 --class B:15 --slots A:15,B:3 --jobs 100000
-  weirlab sim --policy srpt --rho 0.1 --dist deterministic:size=300000 --seconds 120 --closed 8,100KB --client-share off")]
+  weirlab sim --policy srpt --rho 0.8 --trace access.log
+  weirlab sim --policy ps --webstone WA --class A:15 --class B:15 --slots A:15,B:3 --jobs 100000")]
 pub struct Args {
     #[command(flatten)]
     spec: SimSpec,

@@ -43,13 +43,7 @@ pub(super) fn run(spec: &SimSpec, hooks: Hooks) -> Result<SimOutcome, Failure> {
     if !outcome.cuts_bytes.is_empty() {
         details.insert("cuts_bytes".into(), Value::from(outcome.cuts_bytes));
     }
-    if let Some(clients) = outcome.clients {
-        details.insert("clients".into(), clients.into());
-    }
     details.extend(customers(spec, &outcome.customers)?);
-    for (number, closed) in outcome.closed.iter().enumerate() {
-        details.insert(format!("closed_{}", number + 1), serde_json::to_value(closed)?);
-    }
     let link_bps = config.link.bits_per_s();
     Ok(SimOutcome { summary: outcome.summary, details, link_bps, simulated_jobs: outcome.departed })
 }
@@ -104,7 +98,6 @@ fn config(spec: &SimSpec) -> Result<queue::Config, Failure> {
         class_shares: class_shares(spec, class_table.as_ref()),
         classes: Vec::new(),
         class_table,
-        clients: super::clients::of(spec)?,
         chunk_bytes: spec.chunk,
         job_cost: spec.webstone.job_cost()?,
         slots: spec.webstone.slots()?,

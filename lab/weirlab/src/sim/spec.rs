@@ -64,17 +64,6 @@ pub struct SimSpec {
     /// order, that of no rule last [model queue]
     #[arg(long, value_name = "FILE")]
     pub class_table: Option<PathBuf>,
-    /// Clients of the jobs: `trace`, or so many that jobs are dealt to at random [default: one; model queue]
-    #[arg(long, value_name = "trace|N")]
-    pub clients: Option<String>,
-    /// True if clients share the link, as `weir serve --client-share`: on, off, strict, or the allowance as a size
-    /// [default: on with clients]
-    #[arg(long, value_name = "SHARE")]
-    pub client_share: Option<String>,
-    /// A client beside them with always so many responses of one size under way; repeatable, with --seconds
-    #[arg(long, value_name = "CONNECTIONS,SIZE")]
-    #[serde(default)]
-    pub closed: Vec<String>,
     /// Users of the models server and packet, each asking again when answered, instead of an offered load
     #[arg(long, value_name = "N")]
     pub users: Option<u32>,
