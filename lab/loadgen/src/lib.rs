@@ -47,7 +47,6 @@ mod tls;
 mod waiting;
 
 pub use engine::{PROGRESS_EVERY, run};
-pub use http3::{Stall, Stalled};
 pub use outcome::{LoadError, Outcome, Progress};
 pub use plan::{ClientGroup, Patience, Plan, PlanError, Protocol, Site};
 pub use tls::Tls;

@@ -56,10 +56,6 @@ impl Tls {
         Tls { quic: is_quic.then(|| QuicConfig::new(Arc::clone(&config))), config }
     }
 
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.config)
-    }
-
     pub(crate) fn quic(&self) -> Option<&QuicConfig> {
         self.quic.as_ref()
     }

@@ -3,7 +3,6 @@
 mod load;
 mod run;
 mod sim;
-mod stall;
 mod trace;
 mod upstream;
 
@@ -25,8 +24,6 @@ enum Command {
     Load(Box<load::Args>),
     /// Run an experiment in network namespaces (needs root).
     Run(run::Args),
-    #[command(hide = true)]
-    Stall(stall::Args),
     Upstream(upstream::Args),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
@@ -38,7 +35,6 @@ fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weirlab", config::gone).command {
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),
-        Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),
         Command::Sim(args) => sim::main(*args),
     };

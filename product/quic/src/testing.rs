@@ -1,7 +1,7 @@
 //! A client for tests, here and in other crates: quinn-proto's, with HTTP/3 frames written out. It is driven datagram
 //! by datagram, in memory or over a socket, at the times its caller gives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,6 +68,8 @@ pub struct Client {
     /// The client reads nothing while this is set, so that windows fill.
     pub is_deaf: bool,
     came: BTreeMap<StreamId, Came>,
+    /// The streams on which something has arrived.
+    readable: BTreeSet<StreamId>,
     control: Option<StreamId>,
     /// The reason why the connection is over.
     pub lost: Option<ConnectionError>,
@@ -83,13 +85,19 @@ impl Client {
     /// Creates a client that offers this protocol instead (ALPN).
     pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(protocol));
-        Client::of_crypto(crypto.expect("the provider has the suite"), None, now, server, host, windows)
+        Client::of_crypto(crypto.expect("the provider has the suite"), (None, true), now, server, host, windows)
+    }
+
+    /// Creates a client that sends no more than it must: it does not probe the path for larger datagrams.
+    pub fn sparing(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+        let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(b"h3"));
+        Client::of_crypto(crypto.expect("the provider has the suite"), (None, false), now, server, host, windows)
     }
 
     /// Creates a client that behaves identically for the same seed, except for the bytes of IDs and keys.
     pub fn seeded(seed: [u8; 32], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(b"h3"));
-        Client::of_crypto(crypto.expect("the provider has the suite"), Some(seed), now, server, host, windows)
+        Client::of_crypto(crypto.expect("the provider has the suite"), (Some(seed), true), now, server, host, windows)
     }
 
     /// Creates a client whose ClientHello takes two datagrams, as with the post-quantum key exchange of browsers.
@@ -97,12 +105,12 @@ impl Client {
         let mut config = Arc::unwrap_or_clone(tls::testing::quic_client_config(b"h3"));
         config.alpn_protocols.extend((b'a'..=b'f').map(|byte| vec![byte; 255]));
         let crypto = QuicClientConfig::try_from(config).expect("the provider has the suite");
-        Client::of_crypto(crypto, None, now, server, host, windows)
+        Client::of_crypto(crypto, (None, true), now, server, host, windows)
     }
 
     fn of_crypto(
         crypto: QuicClientConfig,
-        seed: Option<[u8; 32]>,
+        (seed, probes_mtu): (Option<[u8; 32]>, bool),
         now: Nanos,
         server: SocketAddr,
         host: &str,
@@ -110,6 +118,9 @@ impl Client {
     ) -> Client {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(windows.stream.into()).receive_window(windows.connection.into());
+        if !probes_mtu {
+            transport.mtu_discovery_config(None);
+        }
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport));
         let mut own = EndpointConfig::default();
@@ -126,6 +137,7 @@ impl Client {
             server,
             is_deaf: false,
             came: BTreeMap::new(),
+            readable: BTreeSet::new(),
             control: None,
             lost: None,
             is_connected: false,
@@ -173,6 +185,7 @@ impl Client {
             match event {
                 Event::Connected => self.is_connected = true,
                 Event::ConnectionLost { reason } => self.lost = Some(reason),
+                Event::Stream(StreamEvent::Readable { id }) => drop(self.readable.insert(id)),
                 Event::Stream(StreamEvent::Stopped { id, error_code }) => {
                     self.came.entry(id).or_default().stopped = Some(error_code.into_inner());
                 }
@@ -298,6 +311,11 @@ impl Client {
 
     pub fn came(&self, id: StreamId) -> Came {
         self.came.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// The number of responses of which something has arrived, read or not.
+    pub fn begun(&self) -> usize {
+        self.readable.iter().filter(|id| id.dir() == Dir::Bi).count()
     }
 
     /// The same, but forgets what was returned: the next call returns what arrived since.

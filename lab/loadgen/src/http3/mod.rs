@@ -8,7 +8,6 @@ mod fault;
 mod quic;
 mod response;
 mod socket;
-mod stall;
 mod stream;
 
 use std::collections::VecDeque;
@@ -30,7 +29,6 @@ use stream::Stream;
 
 pub(crate) use quic::QuicConfig;
 pub(crate) use socket::QuicConnection;
-pub use stall::{Stall, Stalled};
 
 /// The maximum number of concurrent requests before the server has announced its own. No server should allow fewer (RFC
 /// 9114 section 6.1).

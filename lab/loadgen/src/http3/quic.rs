@@ -44,23 +44,13 @@ pub(crate) struct QuicConfig {
 impl QuicConfig {
     /// Creates the settings. `tls` must allow TLS 1.3 with AES-128-GCM, with which QUIC begins (RFC 9001 section 5.2).
     pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> QuicConfig {
-        let silence_max = IdleTimeout::try_from(SILENCE_MAX).expect("half a minute");
-        QuicConfig::with(tls, STREAM_WINDOW_BYTES, Some(silence_max))
-    }
-
-    /// Returns settings whose streams may have this many unread bytes.
-    pub(super) fn with(
-        tls: Arc<rustls::ClientConfig>,
-        stream_window_bytes: u32,
-        silence_max: Option<IdleTimeout>,
-    ) -> QuicConfig {
         let crypto = QuicClientConfig::try_from(tls).expect("the provider has AES-128-GCM");
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_bidi_streams(0_u32.into())
             .max_concurrent_uni_streams(SERVER_STREAMS_MAX.into())
-            .max_idle_timeout(silence_max)
-            .stream_receive_window(stream_window_bytes.into())
+            .max_idle_timeout(Some(IdleTimeout::try_from(SILENCE_MAX).expect("half a minute")))
+            .stream_receive_window(STREAM_WINDOW_BYTES.into())
             .receive_window(CONNECTION_WINDOW_BYTES.into())
             .initial_rtt(INITIAL_RTT)
             // Requests are small, so most bytes sent would be probes of the path.

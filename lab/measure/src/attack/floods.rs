@@ -46,7 +46,7 @@ pub struct Tally {
     pub upload_bytes: u64,
     /// The connections that the server kept open.
     pub held: Vec<TcpStream>,
-    /// The connections of HTTP/3, which another program holds.
+    /// The connections of HTTP/3, which a thread holds.
     pub quic: Option<Quic>,
     pub given_up: u32,
     /// The number of requests whose answer has begun, if each causes a line of the access log when it ends.
@@ -60,7 +60,7 @@ impl Tally {
     }
 
     pub fn held(&self) -> u32 {
-        self.held.len() as u32 + self.quic.as_ref().map_or(0, |quic| quic.said.held)
+        self.held.len() as u32 + self.quic.as_ref().map_or(0, |quic| quic.held)
     }
 
     /// Closes all connections immediately.
@@ -293,15 +293,15 @@ fn h3_idle(server: &Server, connections: u32, tally: &mut Tally) {
 
 fn h3_stall(server: &Server, connections: u32, tally: &mut Tally) {
     h3(server, connections, STREAMS, tally);
-    tally.saw(tally.quic.as_ref().map_or(0, |quic| quic.said.answered));
+    tally.saw(tally.quic.as_ref().map_or(0, |quic| quic.answered));
 }
 
-/// Counts all connections as given up if the program that holds them reports nothing.
+/// Counts all connections as given up if their sockets cannot be opened.
 fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
-    match Quic::open(server, connections, requests, tally.deadline) {
+    match Quic::open(server.tls(), &format!("/{}", LARGE.0), connections, requests, tally.deadline) {
         Ok(quic) => {
-            tally.given_up = quic.said.given_up;
-            tally.upload_bytes = quic.said.upload_bytes;
+            tally.given_up = quic.given_up;
+            tally.upload_bytes = quic.upload_bytes;
             tally.quic = Some(quic);
         }
         Err(why) => {

@@ -167,11 +167,7 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
         }
         None => PathBuf::from("weir"),
     };
-    let weirlab = match args.judge || args.attacks().any(Attack::is_http3) {
-        true => programs::build(root, &["--release", "--package", "weirlab"], &[])?,
-        false => PathBuf::from("weirlab"),
-    };
-    let field = Field { site: Site::make()?, weir, weirlab, limit, memory: args.memory.clone() };
+    let field = Field { site: Site::make()?, weir, limit, memory: args.memory.clone() };
     if args.judge {
         return judge::run(&field, args.connections);
     }
@@ -190,8 +186,6 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
 struct Field {
     site: Site,
     weir: PathBuf,
-    /// The program that holds the connections of HTTP/3.
-    weirlab: PathBuf,
     /// The limit of descriptors, for this process and for each server.
     limit: u64,
     memory: Option<Memory>,
@@ -213,7 +207,7 @@ impl Field {
         let of_attack = attack.memory.map(memory).transpose()?;
         let budget = of_attack.or(self.memory.clone()).filter(|_| kind == Kind::Weir);
         let behind = Behind { places: attack.places, memory: budget.as_ref() };
-        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab, &behind)?;
+        let mut server = Server::start(&self.site, kind, &self.weir, &behind)?;
         let honest = Honest::start(server.http1(), if attack.places.is_some() { application::NOW } else { SMALL.0 });
         sleep(SETTLE);
         let from = Meter::start(&server, 0.0);

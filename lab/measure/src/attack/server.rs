@@ -84,12 +84,11 @@ pub struct Server {
     log: PathBuf,
     said: PathBuf,
     has_http3: bool,
-    weirlab: PathBuf,
     places: u32,
 }
 
 impl Server {
-    pub fn start(site: &Site, kind: Kind, weir: &Path, weirlab: &Path, behind: &Behind<'_>) -> Result<Server, String> {
+    pub fn start(site: &Site, kind: Kind, weir: &Path, behind: &Behind<'_>) -> Result<Server, String> {
         let [http1, other, tls] = free_ports()?;
         let ports =
             Ports { http1, http2: if matches!(kind, Kind::Nginx | Kind::Haproxy) { other } else { http1 }, tls };
@@ -103,7 +102,7 @@ impl Server {
         fs::create_dir(site.state()).map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
         let (has_http3, places) = (matches!(kind, Kind::Weir | Kind::Caddy), behind.places.unwrap_or(0));
-        let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned(), places };
+        let mut server = Server { running, ports, log, said, has_http3, places };
         // The server may listen on one port before another.
         let listens = |server: &Server| {
             [server.http1(), server.http2(), server.tls()].iter().all(|address| TcpStream::connect(address).is_ok())
@@ -134,10 +133,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    pub fn weirlab(&self) -> &Path {
-        &self.weirlab
     }
 
     pub fn http1(&self) -> SocketAddr {
