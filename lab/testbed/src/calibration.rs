@@ -6,7 +6,7 @@
 //! (`stats::saturation`). If the arithmetic is right and the shaper exact, the result is 1.
 //!
 //! If users give up, responses are sent partly or twice, and no such queue fits; those runs have no calibration. A
-//! profile that ramps through 1 determines the load best, but a run of many seconds at 0.8 is enough.
+//! run of many seconds at 0.8 is enough.
 
 use std::path::Path;
 

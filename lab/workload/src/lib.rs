@@ -10,7 +10,7 @@
 //! let log = workload::read(text.as_bytes(), &workload::ReadOptions::default()).unwrap();
 //! let trace = log.answered().trace(1);
 //! let scaling = workload::Scaling {
-//!     load: "constant:0.8".parse().unwrap(),
+//!     load: workload::LoadProfile::constant(0.8).unwrap(),
 //!     link: "10mbit".parse().unwrap(),
 //!     seconds: None,
 //!     per_connection: 1,
@@ -48,7 +48,7 @@ pub use pages::{
     VisitedPage, Visitors,
 };
 pub use population::{EndlessSizes, Population, USERS_MAX};
-pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
+pub use profile::{LoadProfile, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
 pub use routes::{ROUTES_MAX, Routes, RoutesError};
 pub use schedule::{

@@ -36,7 +36,7 @@ def theory(policy: str, sizes: Any, rho: float, link: str = "10mbit", *, at_size
 
 def alternating(policy: str, dist: str, profile: str, link: str = "10mbit") -> tuple[float, float, float]:
     """Mean response time in ms and slowdown under `fcfs`, `ps` or `srpt` where the load has two phases (`W1` to `W10` of 003,
-    `25s@0.2,25s@1.2`), and the jobs that pile up in the heavier one: approximate."""
+    `25,25,0.2,1.2`), and the jobs that pile up in the heavier one: approximate."""
     return _weirlab.alternating(policy, dist, profile, link)
 
 

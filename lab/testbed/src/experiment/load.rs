@@ -76,7 +76,7 @@ pub struct Load {
     #[arg(long, allow_negative_numbers = true)]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "rho")]
     pub rho: Option<f64>,
-    /// Instead, a load that changes: W1 to W10, or phases such as 25s@0.2,25s@1.2, or a ramp, 60s@0.5-1.4
+    /// Instead, a load that alternates: W1 to W10, or LOW_S,HIGH_S,LOW_RHO,HIGH_RHO
     #[arg(long, value_name = "SPEC", conflicts_with = "rho")]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "profile")]
     pub profile: Option<String>,

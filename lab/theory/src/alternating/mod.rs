@@ -63,31 +63,21 @@ pub enum AlternatingError {
     /// The backlog of the high load does not drain during the low load.
     #[error("the mean load is {rho}: there is no steady state, the queue grows for ever; it must be below 1")]
     NoSteadyState { rho: f64 },
-    /// There are more than two phases, or a load changes within one.
-    #[error("the approximation knows two phases of one load each: write W1 to W10, or such as 25s@0.2,25s@1.2")]
-    NotAlternating,
 }
 
 impl Alternating {
     /// Creates the queue for sizes in bytes that arrive at the loads of this profile.
     pub fn new(sizes: Distribution, profile: &LoadProfile, link: Rate) -> Result<Alternating, AlternatingError> {
-        let (Some(first), Some(last), 1..=2) =
-            (profile.phases().first(), profile.phases().last(), profile.phases().len())
-        else {
-            return Err(AlternatingError::NotAlternating);
-        };
-        if [first, last].iter().any(|phase| phase.from_rho != phase.to_rho) {
-            return Err(AlternatingError::NotAlternating);
-        }
         let rho = profile.mean_rho();
         if rho >= 1.0 {
             return Err(AlternatingError::NoSteadyState { rho });
         }
         let period = |phase: &Phase| {
             let lasts = phase.lasts.as_secs_f64() * link.bits_per_s() as f64 / 8.0;
-            Period { queue: Mg1 { sizes: sizes.clone(), rho: phase.from_rho, link }, lasts }
+            Period { queue: Mg1 { sizes: sizes.clone(), rho: phase.rho, link }, lasts }
         };
-        let (mut high, mut low) = (period(last), period(first));
+        let phases = profile.phases();
+        let (mut high, mut low) = (period(&phases[phases.len() - 1]), period(&phases[0]));
         if high.queue.rho < low.queue.rho {
             std::mem::swap(&mut high, &mut low);
         }

@@ -158,7 +158,7 @@ fn a_profile_decides_when_jobs_come() {
     let lines: String = (0..50).map(|n| format!("{n},1208,200\n")).collect();
     std::fs::write(&trace, format!("epoch_s,size_bytes,status\n{lines}")).unwrap();
     // 1,720 bytes are 1.376 ms of the link: 29 of them in the first tenth of a second, 14 in the second.
-    let load = ["--profile", "100ms@0.4,100ms@0.2", "--seconds", "1", "--repeat"];
+    let load = ["--profile", "0.1,0.1,0.4,0.2", "--seconds", "1", "--repeat"];
     let (_, Run { manifest, records, .. }) = recorded(&folder, &[&["--trace", &trace][..], &load].concat());
     assert!((manifest.rho - 0.3).abs() < 1e-9 && manifest.environment["profile"] == load[1]);
     let early = records.iter().filter(|record| record.arrival_ns / 100_000_000 % 2 == 0).count() as f64;
@@ -222,7 +222,7 @@ fn nonsense_is_a_usage_error_in_one_line() {
         (&[url, "--rho", "1", "--uplink", "10mbit", "--abort", "0s"], "--abort: "),
         (&[url, "--uplink", "10mbit"], "write --rho 0.8, --profile W1 or --rate 250"),
         (&[url, "--profile", "W11", "--uplink", "10mbit"], "--profile: `W11` is no load profile"),
-        (&[url, "--profile", "5s@0.2-", "--uplink", "10mbit"], "--profile: `5s@0.2-` is no phase"),
+        (&[url, "--profile", "5,0,0.2,1", "--uplink", "10mbit"], "--profile: a phase of 0 s"),
         (&[url, "--rho", "1", "--uplink", "10mbit", "--seconds", "1e9", "--repeat"], "--seconds: "),
         (&[url, "--surge=1999", "--rho", "1", "--uplink", "10mbit"], "--surge: `1999` is no model: write one of 000, "),
         (&[url, "--surge", "--rho", "1", "--uplink", "10gbit", "--seconds", "1e6"], "--seconds: "),
