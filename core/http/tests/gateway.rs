@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use http::gateway::{FieldChange, Gateway, asks_upgrade, encode_request};
+use http::gateway::{FieldChange, Gateway, RequestHead, ResponseBuilder, asks_upgrade, encode_request, websocket_key};
+use http::http1::upstream::{Framing, ResponseLimits};
 use http::http1::{Chunked, parse_request};
 use http::{BodyLength, Limits, PeerLength, Request, RequestBuilder};
 use proptest::prelude::*;
@@ -301,6 +302,63 @@ fn cookies_are_one_line() {
     assert_eq!(request.view().values("cookie").collect::<Vec<_>>(), [b"a=1; b=2"]);
     let head = encoded(&request.view(), &Gateway { version: (2, 0), ..gateway() });
     assert!(head.starts_with("GET / HTTP/1.1\r\nHost: a\r\nx: y\r\nCookie: a=1; b=2\r\nX-Forwarded-For"), "{head}");
+}
+
+/// The head of a WebSocket's opening, with these lines in addition.
+fn opening(lines: &str) -> String {
+    format!("GET /chat?x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{lines}\r\n")
+}
+
+#[test]
+fn a_websocket_over_http1_is_a_connect_over_http2() {
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let bytes = opening(&format!("{key}Sec-WebSocket-Protocol: chat\r\n"));
+    let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+    assert_eq!(websocket_key(&request), Some(&b"dGhlIHNhbXBsZSBub25jZQ=="[..]));
+    let gateway = Gateway { is_upgrade: true, ..gateway() };
+    let head = RequestHead::of_websocket(&request, &gateway, "https");
+    let fields: Vec<_> = head.fields().map(|(name, value)| [name, value].map(String::from_utf8_lossy)).collect();
+    let pseudo: Vec<_> = fields.iter().take_while(|[name, _]| name.starts_with(':')).collect();
+    let expected = [
+        [":method", "CONNECT"],
+        [":protocol", "websocket"],
+        [":scheme", "https"],
+        [":authority", "a"],
+        [":path", "/chat?x"],
+    ];
+    assert_eq!(pseudo, expected.iter().collect::<Vec<_>>());
+    let has = |wanted: &str| fields.iter().any(|[name, _]| name.eq_ignore_ascii_case(wanted));
+    assert!(has("sec-websocket-protocol") && has("sec-websocket-version"), "{fields:?}");
+    assert!(!["sec-websocket-key", "connection", "upgrade"].into_iter().any(has), "{fields:?}");
+    // Anything else is no opening of a WebSocket alone.
+    for lines in ["", "Sec-WebSocket-Key: short\r\n", &key.repeat(2), &format!("{key}Content-Length: 1\r\n")] {
+        let bytes = opening(lines);
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        assert_eq!(websocket_key(&request), None, "{lines}");
+    }
+}
+
+#[test]
+fn the_success_of_a_connect_is_a_switch_whatever_its_length() {
+    let head = |method, status: &[u8]| {
+        let mut builder = ResponseBuilder::new(ResponseLimits::default());
+        builder.begin();
+        builder.push(b":status", status);
+        builder.push(b"content-length", b"5");
+        builder.push(b"sec-websocket-accept", b"of another key");
+        builder.push(b"sec-websocket-protocol", b"chat");
+        builder.finish(method, false).unwrap()
+    };
+    let opened = head(http::Method::Connect, b"200");
+    assert_eq!(opened.framing, Framing::Upgraded);
+    let switch = opened.into_switch(b"ACCEPT");
+    assert_eq!((switch.status.0, switch.is_interim(), switch.content_length()), (101, false, None));
+    let values = |name| switch.values(name).collect::<Vec<_>>();
+    assert_eq!([values("sec-websocket-accept"), values("upgrade")], [[&b"ACCEPT"[..]], [b"websocket"]]);
+    assert_eq!(values("sec-websocket-protocol"), [b"chat"]);
+    for (method, status) in [(http::Method::Connect, &b"403"[..]), (http::Method::Get, b"200")] {
+        assert!(matches!(head(method, status).framing, Framing::Length(_)), "a refusal has a body");
+    }
 }
 
 fn connect(protocol: &[u8], more: &[(&[u8], &[u8])]) -> Result<Box<http::OwnedRequest>, Box<http::Refused>> {

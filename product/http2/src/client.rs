@@ -83,6 +83,12 @@ impl ClientSession {
         if self.is_leaving() { 0 } else { self.framer.engine.streams_max().min(STREAMS_MAX) }
     }
 
+    /// Returns true if the server accepts a [`Method::Connect`] that opens a WebSocket (RFC 8441 section 3); `None`
+    /// until its settings have arrived.
+    pub fn takes_tunnels(&mut self) -> Option<bool> {
+        self.framer.engine.takes_tunnels()
+    }
+
     /// Returns true if the connection accepts no new requests.
     pub fn is_leaving(&mut self) -> bool {
         self.framer.is_broken || !self.framer.engine.may_request()

@@ -18,6 +18,7 @@ use core::net::IpAddr;
 use crate::codings::restored;
 use crate::list::members;
 use crate::name_filter::Names;
+use crate::websocket::KEY_BYTES;
 use crate::{BodyLength, Method, Request, lines};
 pub use change::FieldChange;
 use change::Unchanged;
@@ -189,6 +190,15 @@ pub fn asks_upgrade(request: &Request) -> bool {
     let mut options = request.values("connection").flat_map(members);
     let is_listed = request.method == Method::Connect || options.any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     is_listed && protocols(request).next().is_some()
+}
+
+/// Returns the Sec-WebSocket-Key of a request over HTTP/1.1 that opens a WebSocket (RFC 6455 section 4.2.1).
+pub fn websocket_key<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    let is_plain_get = request.method == Method::Get && request.body == BodyLength::None;
+    let is_asked = is_plain_get && protocols(request).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+    let mut keys = request.values("sec-websocket-key").filter(|_| is_asked);
+    let key = keys.next().filter(|key| key.len() == KEY_BYTES)?;
+    keys.next().is_none().then_some(key)
 }
 
 /// Returns the acceptable protocols of Upgrade, in the client's order; the program accepts one of them. HTTP and TLS

@@ -4,7 +4,7 @@ use super::{Gateway, content_length, fields};
 use crate::fields::FieldList;
 use crate::list::members;
 use crate::response::SERVER;
-use crate::{BodyLength, Request};
+use crate::{BodyLength, Method, Request};
 
 /// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine converts the
 /// names to lower case.
@@ -31,6 +31,23 @@ impl RequestHead {
         }
         if let Some(bytes) = content_length(request.method, body) {
             list.push(b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
+        }
+        RequestHead(list)
+    }
+
+    /// Builds the head of a CONNECT that opens the WebSocket that a request over any version of HTTP asks for (RFC 8441
+    /// section 5). It has no Sec-WebSocket-Key, which the stream makes superfluous.
+    pub fn of_websocket(request: &Request, gateway: &Gateway, scheme: &str) -> RequestHead {
+        let gateway = Gateway { websocket_key: Some(gateway.websocket_key.unwrap_or_default()), ..*gateway };
+        let RequestHead(get) = RequestHead::new(request, &gateway, BodyLength::None, scheme);
+        let mut list = FieldList::default();
+        list.push(b":method", Method::Connect.token());
+        list.push(b":protocol", b"websocket");
+        for (name, value) in get.iter().filter(|(name, _)| *name != b":method") {
+            list.push(name, value);
+        }
+        if request.values("sec-websocket-version").next().is_none() {
+            list.push(b"sec-websocket-version", b"13");
         }
         RequestHead(list)
     }

@@ -62,17 +62,23 @@ impl ResponseBuilder {
         let status = self.status.take().ok_or(WRONG_STATUS)?;
         let (fields, mut said) = (std::mem::take(&mut self.list), None);
         fields.values("content-length").try_for_each(|value| note_length(&mut said, value))?;
+        // RFC 9110 section 9.3.6: what follows is no body, whatever its length is said to be.
+        let is_tunnel = method == Method::Connect && matches!(status, 200..=299);
+        if is_tunnel {
+            said = None;
+        }
         let is_bare = matches!(status, 100..=199 | 204 | 304) || method == Method::Head;
         if ends_stream && !is_bare && said.is_some_and(|length| length > PeerLength::ZERO) {
             return Err(UpstreamFault::TOO_FEW);
         }
         let framing = match said {
+            _ if is_tunnel => Framing::Upgraded,
             _ if is_bare || ends_stream => Framing::None,
             Some(length) => Framing::Length(length),
             None => Framing::Stream,
         };
         // An HTTP/1.1 client needs a length to see that the body is empty.
-        let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
+        let content_length = if is_bare || is_tunnel || !ends_stream { said } else { Some(PeerLength::ZERO) };
         Ok(UpstreamHead {
             status: Status(status),
             framing,

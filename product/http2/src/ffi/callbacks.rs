@@ -112,6 +112,8 @@ unsafe extern "C" fn on_frame(
             hooks.end_body(stream_id as u32);
         } else if frame_type == sys::NGHTTP2_SETTINGS as u8 && flags & sys::NGHTTP2_FLAG_ACK as u8 != 0 {
             hooks.bodies.trip.on_acknowledged();
+        } else if frame_type == sys::NGHTTP2_SETTINGS as u8 {
+            hooks.has_settings = true;
         } else if frame_type == sys::NGHTTP2_GOAWAY as u8 {
             let goaway = (*frame).goaway;
             let is_calm = goaway.error_code == sys::NGHTTP2_NO_ERROR;

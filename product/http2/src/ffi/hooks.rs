@@ -64,6 +64,8 @@ pub struct Hooks {
     pub provoked: u32,
     /// The last protocol error that the library found.
     pub trouble: Option<String>,
+    /// True if the peer's SETTINGS have arrived.
+    pub has_settings: bool,
     /// The last stream that a peer still processes when it closes without an error (GOAWAY); 0 otherwise.
     pub last_processed: u32,
 }
@@ -180,7 +182,8 @@ impl Hooks {
     pub fn new(side: Side) -> Hooks {
         let (bodies, out, malformed) = (Bodies::default(), Vec::new(), Vec::new());
         let (frame_at, turn, provoked, trouble, last_processed) = (0, None, 0, None, 0);
-        Hooks { side, bodies, out, frame_at, turn, malformed, provoked, trouble, last_processed }
+        let has_settings = false;
+        Hooks { side, bodies, out, frame_at, turn, malformed, provoked, trouble, has_settings, last_processed }
     }
 
     /// Bytes of memory of the head that was received last.

@@ -237,6 +237,14 @@ impl Engine {
         unsafe { sys::nghttp2_session_get_remote_settings(self.session.as_ptr(), id) }
     }
 
+    /// Returns true if the server opens a WebSocket on a stream (RFC 8441 section 3); `None` until its settings arrive.
+    pub fn takes_tunnels(&mut self) -> Option<bool> {
+        let id = sys::NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL;
+        // SAFETY: the session is alive.
+        let setting = unsafe { sys::nghttp2_session_get_remote_settings(self.session.as_ptr(), id) };
+        self.hooks().has_settings.then_some(setting == 1)
+    }
+
     /// Records that bytes of a body were read. The stream's window opens once enough were read for a frame.
     pub fn open_window(&mut self, stream: u32, bytes: usize) {
         // SAFETY: the session is alive. The call fails only for lack of memory; the window then stays shut.

@@ -509,3 +509,12 @@ proptest! {
         prop_assert_eq!(server.client.body_bytes(), 0);
     }
 }
+
+#[test]
+fn a_server_takes_tunnels_if_its_settings_say_so() {
+    for has_tunnels in [false, true] {
+        let pair = &mut Pair::of(Settings { has_tunnels, ..Settings::default() });
+        assert_eq!(pair.client.takes_tunnels(), Some(has_tunnels));
+    }
+    assert_eq!(ClientSession::new(&ClientSettings::default()).takes_tunnels(), None, "nothing has arrived");
+}

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::fastcgi::{self, Script};
-use http::gateway::{Gateway, RequestHead, asks_upgrade, encode_request, is_connection_login};
+use http::gateway::{self, Gateway, RequestHead, asks_upgrade, encode_request, is_connection_login};
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
@@ -46,10 +46,10 @@ impl<N: Net> Responder<N> {
             if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
         let client_of = (conn.address_of(id.stream), to.is_secure);
         let encoded = encode((&group, run.as_deref()), request, &gateway, client_of, body);
+        let on_stream = websocket_on_stream(&group, request, &gateway);
         let class = self.service.handler.class_of(conn, id.stream, to.site, request);
         let priority = self.service.handler.priority(class);
         let route = ServiceRoute::of(&group.route(request));
-        let accept = key.map(|key| websocket::accept(&key));
         let (account, client) = (conn.held.account(), conn.client_of(id.stream));
         let is_buffered = group.buffers_requests && !is_grpc(&group, request);
         let mut from = ClientConnection::new(conn.held.responses());
@@ -59,10 +59,8 @@ impl<N: Net> Responder<N> {
             from.announced = Announced::Client(conn.client_address(id.stream));
         }
         let transfer = Transfer::new(id, group, method, encoded, body, account, from).queued(client, priority, route);
-        let mut transfer = transfer.upgrading(is_upgrading, accept);
-        if !is_buffered {
-            transfer = transfer.unbuffered();
-        }
+        let transfer = transfer.upgrading(is_upgrading, key.map(|key| websocket::accept(&key)), on_stream);
+        let transfer = if is_buffered { transfer } else { transfer.unbuffered() };
         if is_on_stream { transfer.on_stream() } else { transfer }
     }
 }
@@ -76,7 +74,9 @@ pub(super) fn gateway<'r>(
     (minor_version, websocket_key): (u8, Option<&'r [u8]>),
 ) -> Gateway<'r> {
     let may_upgrade = websocket_key.is_some() || minor_version > 0;
-    let is_upgradable = may_upgrade && !group.is_http2() && group.scripts.is_none();
+    // HTTP/2 has no upgrade but this one (RFC 8441).
+    let may_open = || !group.is_http2() || websocket_key.or_else(|| gateway::websocket_key(request)).is_some();
+    let is_upgradable = may_upgrade && group.scripts.is_none() && may_open();
     let host = group.host.as_ref().or_else(|| request.fields.host.is_none().then_some(&group.authority));
     Gateway {
         client: conn.peer.address,
@@ -90,6 +90,26 @@ pub(super) fn gateway<'r>(
         websocket_key,
         changes: &[],
     }
+}
+
+/// Returns the Sec-WebSocket-Accept of a request that opens a WebSocket at upstreams over HTTP/2, and the head of the same
+/// request over HTTP/1.1.
+fn websocket_on_stream(
+    group: &Group,
+    request: &Request,
+    gateway: &Gateway,
+) -> Option<([u8; websocket::ACCEPT_BYTES], Vec<u8>)> {
+    let key = gateway.websocket_key.or_else(|| gateway::websocket_key(request));
+    let key = key.filter(|_| gateway.is_upgrade && group.is_http2())?;
+    Some((websocket::accept(key), lines_of(group, request, gateway, BodyLength::None)))
+}
+
+/// Returns the head of a request over HTTP/1.1 for its upstreams.
+fn lines_of(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> Vec<u8> {
+    let mut lines = Vec::new();
+    let request = &request.with_path(group.path_for(request.path), request.query);
+    encode_request(&mut lines, request, gateway, body);
+    lines
 }
 
 /// Returns the limits for a client that sends a body. A gRPC client sends messages from time to time, and may be silent
@@ -116,13 +136,14 @@ pub(super) fn encode(
     if let Some((run, scripts)) = run.zip(group.scripts.as_ref()) {
         return encode_script((scripts, run), request, gateway, client, body);
     }
-    let request = &request.with_path(group.path_for(request.path), request.query);
-    if group.is_http2() {
-        return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
+    if !group.is_http2() {
+        return lines_of(group, request, gateway, body).into();
     }
-    let mut lines = Vec::new();
-    encode_request(&mut lines, request, gateway, body);
-    lines.into()
+    let request = &request.with_path(group.path_for(request.path), request.query);
+    upstream::Head::Fields(match gateway.is_upgrade {
+        true => RequestHead::of_websocket(request, gateway, group.scheme),
+        false => RequestHead::new(request, gateway, body, group.scheme),
+    })
 }
 
 /// Encodes a request for the responder that runs this script.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::http1::Head;
-use http::{BodyLength, Method, Request, Status};
+use http::{BodyLength, Request, Status};
 use http2::BodyRead;
 
 use super::responder::Responder;
@@ -37,10 +37,6 @@ impl<N: Net> Responder<N> {
         }
         if self.must_wait_for_leave(id, head) {
             return None;
-        }
-        if request.method == Method::Connect && group.is_http2() {
-            // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
-            return Some(Box::new(self.service.handler.unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
         // Field lines are split once: later code reads the copy, which stores the fields with their lengths.
         let mut kept = KeptRequest::new(request, self.connections[id].held.account());

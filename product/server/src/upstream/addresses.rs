@@ -78,7 +78,8 @@ impl Addresses {
     /// Looks up the names of an upstream that could not be reached; all names without an upstream.
     pub fn look_up_again(&self, unreached: Option<&Endpoint>) {
         let Some(names) = &self.names else { return };
-        let is_of = |source: &&Source| unreached.is_none_or(|endpoint| source.endpoints(names).contains(endpoint));
+        let has = |source: &Source, of: &Endpoint| source.endpoints(names).iter().any(|one| one.address == of.address);
+        let is_of = |source: &&Source| unreached.is_none_or(|endpoint| has(source, endpoint));
         let asked: Vec<Name> = self.sources.iter().filter(is_of).filter_map(Source::name).cloned().collect();
         names.look_up_again(&asked);
     }

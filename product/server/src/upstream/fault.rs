@@ -34,6 +34,8 @@ pub enum Fault {
     TooSlow(&'static str),
     /// The maximum number of requests is already waiting for the upstream, of all clients or of this one.
     Busy,
+    /// The upstream takes no WebSocket over HTTP/2.
+    NoTunnels,
     /// The upstream already has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
     /// The body that the client has sent is larger than allowed.
@@ -52,9 +54,13 @@ impl Fault {
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
                 Status::BAD_GATEWAY
             }
-            Fault::NoAddress | Fault::Refused | Fault::Crowded | Fault::Left | Fault::Reset(_) | Fault::Http2(_) => {
-                Status::BAD_GATEWAY
-            }
+            Fault::NoTunnels
+            | Fault::NoAddress
+            | Fault::Refused
+            | Fault::Crowded
+            | Fault::Left
+            | Fault::Reset(_)
+            | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::TooLarge => Status::CONTENT_TOO_LARGE,
             Fault::Unmeasured => Status::LENGTH_REQUIRED,
@@ -91,6 +97,9 @@ impl fmt::Display for Fault {
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
+            Fault::NoTunnels => f.write_str(
+                "it takes no WebSocket over HTTP/2 (RFC 8441): give the path a site.proxy with an upstream at http://",
+            ),
             Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
             Fault::TooLarge => f.write_str("the body of the request is larger than site.proxy.max_body"),
             Fault::Unmeasured => f.write_str("the body of the request is over 1 MiB and has no Content-Length"),

@@ -192,6 +192,11 @@ impl Endpoint {
         self.version == UpstreamVersion::Http2
     }
 
+    /// Returns the same endpoint over HTTP/1.1.
+    pub fn over_http1(&self) -> Endpoint {
+        Endpoint { version: UpstreamVersion::Http1, address: self.address.clone() }
+    }
+
     /// Creates the TLS session of a connection to this endpoint, if it speaks TLS.
     pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
         let EndpointAddress::Tls(TlsEndpoint { name, connector, .. }) = &self.address else { return Ok(None) };

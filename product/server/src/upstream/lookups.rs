@@ -126,7 +126,11 @@ impl<N: Net> Upstreams<N> {
     fn known_of(&self, at: usize) -> Arc<[Endpoint]> {
         let (transfer, endpoints) = (&self.transfers[at], self.transfers[at].group.endpoints());
         let last = self.peers.get(transfer.peer).map(|peer| &peer.endpoint);
-        if last.is_some_and(|last| endpoints.contains(last)) { endpoints } else { [].into() }
+        if last.is_some_and(|last| endpoints.iter().any(|one| one.address == last.address)) {
+            endpoints
+        } else {
+            [].into()
+        }
     }
 
     /// Returns true if a group has an upstream that was not `known`, and is not down.

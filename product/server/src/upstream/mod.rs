@@ -143,7 +143,8 @@ impl<N: Net> Upstreams<N> {
         for _ in 0..endpoints.len() {
             let own = self.peers.of_client(&endpoints, self.transfers[at].exchange.token(), &self.connections);
             let chosen = own.or_else(|| self.peers.choose((&group, &endpoints), now, &self.checks));
-            self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&endpoints[0]));
+            let peer = chosen.unwrap_or_else(|| self.peers.at(&endpoints[0]));
+            self.aim(at, peer);
             begun = if chosen.is_some() { self.begin_at(net, now, at) } else { Err(Fault::Down) };
             if !matches!(begun, Err(Fault::Unreachable(_))) {
                 break;
@@ -273,7 +274,11 @@ impl<N: Net> Upstreams<N> {
             Ok(None) => return TransferStep::Wait,
             Err(fault) => fault,
         };
-        match self.repeat(net, now, at, fault) {
+        let repeated = match fault {
+            Fault::NoTunnels => self.tunnel_over_http1(net, now, at),
+            fault => self.repeat(net, now, at, fault),
+        };
+        match repeated {
             Ok(()) => self.step(net, now, at),
             Err(fault) => TransferStep::Failed(fault),
         }

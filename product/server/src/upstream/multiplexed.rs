@@ -195,6 +195,9 @@ impl Multiplexed {
         now: Nanos,
     ) -> Result<Option<UpstreamHead>, Fault> {
         self.hand_down(wire);
+        if self.lacks_tunnels(transfer, number) {
+            return Err(Fault::NoTunnels);
+        }
         // An event follows for bytes that the socket has not taken. No event follows if the socket has emptied the
         // buffer, so the rest is sent now. The transfer holds no more than the part of the body that may wait, and each
         // round sends some of it.
@@ -221,6 +224,12 @@ impl Multiplexed {
         self.fault().map_or(Ok(None), Err)
     }
 
+    /// Returns true if a transfer is to open a WebSocket, which the upstream does not take on a stream.
+    fn lacks_tunnels(&mut self, transfer: &Transfer, number: usize) -> bool {
+        let is_tunnel = transfer.inbound.tunnel.on_stream.is_some() && self.stream_of(number).is_none();
+        is_tunnel && self.fault.is_none() && self.session.takes_tunnels() == Some(false)
+    }
+
     /// Returns true if the stream of a transfer exceeded the number that its upstream allows, which was not yet known
     /// then.
     fn was_crowded(&mut self, number: usize) -> bool {
@@ -232,7 +241,9 @@ impl Multiplexed {
     fn begin(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Option<OnStream<'_>> {
         let at = self.carried.iter().position(|carried| carried.transfer == number)?;
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
+        let is_tunnel = transfer.inbound.tunnel.on_stream.is_some();
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
+        let may_open = may_open && (!is_tunnel || self.session.takes_tunnels() == Some(true));
         if self.carried[at].stream.is_none() && may_open && open < self.streams_max() {
             // The response may fill its window before any of it is taken.
             if transfer.account().whole().room() < BODY_BYTES_MAX {

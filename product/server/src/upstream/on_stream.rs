@@ -1,6 +1,7 @@
 //! The steps of a transfer on an HTTP/2 stream, where they differ from the steps on an HTTP/1.1 connection.
 
-use http::http1::upstream::{UpstreamFault, UpstreamHead};
+use http::Method;
+use http::http1::upstream::{Framing, UpstreamFault, UpstreamHead};
 use http2::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
 use units::Nanos;
 
@@ -22,7 +23,9 @@ pub struct OnStream<'c> {
 pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<u8>, now: Nanos) -> Option<u32> {
     let of_stream = transfer.outbound.of_stream.as_mut().expect("its upstreams speak HTTP/2");
     let account = transfer.inbound.kept.account();
-    let stream = session.request(now, transfer.inbound.method, &of_stream.head, of_stream.has_body, account, out)?;
+    let is_tunnel = transfer.inbound.tunnel.on_stream.is_some();
+    let method = if is_tunnel { Method::Connect } else { transfer.inbound.method };
+    let stream = session.request(now, method, &of_stream.head, of_stream.has_body, account, out)?;
     of_stream.is_begun = true;
     transfer.note_sent(now);
     Some(stream)
@@ -44,9 +47,7 @@ impl OnStream<'_> {
                 transfer.note_sent(now);
             }
             match written.stop {
-                Stop::End => {
-                    transfer.outbound.of_stream.iter_mut().for_each(|of_stream| of_stream.is_ended = true);
-                }
+                Stop::End => end(transfer, now),
                 Stop::Room => {
                     waits_for_room = true;
                     break;
@@ -66,6 +67,10 @@ impl OnStream<'_> {
         while let Some(head) = self.session.take_head(self.stream) {
             transfer.note_came(now);
             let head = head.map_err(Fault::Wrong)?;
+            let head = match &transfer.inbound.tunnel.on_stream {
+                Some(on_stream) if head.framing == Framing::Upgraded => head.into_switch(&on_stream.accept),
+                _ => head,
+            };
             if !head.is_interim() {
                 transfer.begin_body(&head);
                 return Ok(Some(head));
@@ -126,6 +131,16 @@ impl OnStream<'_> {
             Some(Err(malformed)) => Fault::Wrong(malformed),
             _ => self.session.closed(self.stream).map_or(Fault::Closed, fault),
         }
+    }
+}
+
+/// Records that the end of the request was sent. An upstream need not answer the end of a tunnel for as long as a tunnel
+/// may last.
+fn end(transfer: &mut Transfer, now: Nanos) {
+    transfer.outbound.of_stream.iter_mut().for_each(|of_stream| of_stream.is_ended = true);
+    if transfer.is_tunnel() {
+        transfer.outbound.has_ended = true;
+        transfer.deadline.hasten(now, transfer.patience());
     }
 }
 

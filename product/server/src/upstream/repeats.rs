@@ -7,7 +7,7 @@ use std::sync::Arc;
 use units::Nanos;
 
 use super::transfer::Hold;
-use super::{Fault, Upstreams};
+use super::{EndpointAddress, Fault, Upstreams};
 use crate::net::Net;
 
 impl<N: Net> Upstreams<N> {
@@ -57,8 +57,30 @@ impl<N: Net> Upstreams<N> {
 
     fn begin_at_other(&mut self, net: &N, now: Nanos, (at, peer): (usize, usize)) -> Result<(), Fault> {
         self.give_place_back(at);
-        self.transfers[at].peer = peer;
+        self.aim(at, peer);
         self.begin_at(net, now, at)
+    }
+
+    /// Sets the upstream of a transfer: of one that was changed to HTTP/1.1, the same upstream over HTTP/1.1.
+    pub(super) fn aim(&mut self, at: usize, peer: usize) {
+        let peer = match self.transfers[at].is_over_http1() {
+            true => self.peers.at(&self.peers[peer].endpoint.over_http1()),
+            false => peer,
+        };
+        self.transfers[at].peer = peer;
+    }
+
+    /// Opens a WebSocket over HTTP/1.1, because the upstream takes none on a stream. Without TLS, an upstream with prior
+    /// knowledge of HTTP/2 speaks nothing else.
+    pub(super) fn tunnel_over_http1(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let peer = self.transfers[at].peer;
+        let speaks_both = matches!(self.peers[peer].endpoint.address, EndpointAddress::Tls(_));
+        if !speaks_both || !self.transfers[at].change_to_http1() {
+            return Err(Fault::NoTunnels);
+        }
+        self.disconnect(net, now, at, false);
+        let begun = self.begin_at_other(net, now, (at, peer));
+        self.or_elsewhere(net, now, at, begun)
     }
 
     /// Continues at one upstream after another, as long as each fails immediately.

@@ -45,6 +45,8 @@ pub struct OfStream {
     pub is_begun: bool,
     /// True if the end of the body was sent.
     pub is_ended: bool,
+    /// True if the end is not sent before an answer, because the request opens a tunnel.
+    pub holds_end: bool,
     /// True if the upstream may still report that it has not processed the request, so that the sent bytes are kept.
     pub is_refusable: bool,
     /// The memory of the head.
@@ -123,7 +125,15 @@ impl Outbound {
             Head::Lines(bytes) | Head::Records(bytes) | Head::Unmeasured(bytes) => (bytes, None),
             Head::Fields(head) => {
                 let (is_ended, _charge) = (!has_body, Charge::new(account, head.bytes()));
-                let of_stream = OfStream { head, has_body, is_begun: false, is_ended, is_refusable: true, _charge };
+                let of_stream = OfStream {
+                    head,
+                    has_body,
+                    is_begun: false,
+                    is_ended,
+                    holds_end: false,
+                    is_refusable: true,
+                    _charge,
+                };
                 (Vec::new(), Some(Box::new(of_stream)))
             }
         };
@@ -140,6 +150,13 @@ impl Outbound {
             bytes_max: REQUEST_BODY_BYTES_MAX,
             has_ended: false,
             is_buffered: true,
+        }
+    }
+
+    /// Keeps the stream of the request open: it becomes a tunnel if its upstream agrees.
+    pub fn open_on_stream(&mut self) {
+        if let Some(of_stream) = &mut self.of_stream {
+            (of_stream.has_body, of_stream.is_ended, of_stream.holds_end) = (true, false, true);
         }
     }
 
@@ -236,13 +253,15 @@ impl Outbound {
     /// Records that the response has begun, so that the request cannot be sent again.
     pub fn on_answered(&mut self) {
         self.is_repeatable = false;
-        self.of_stream.iter_mut().for_each(|of_stream| of_stream.is_refusable = false);
+        if let Some(of_stream) = &mut self.of_stream {
+            (of_stream.is_refusable, of_stream.holds_end) = (false, false);
+        }
         self.forget_sent();
     }
 
     /// Returns true if bytes of the body, or its end, have to be sent over HTTP/2.
     pub fn has_unsent(&self) -> bool {
-        let is_ended = self.of_stream.as_ref().is_none_or(|of_stream| of_stream.is_ended);
+        let is_ended = self.of_stream.as_ref().is_none_or(|of_stream| of_stream.is_ended || of_stream.holds_end);
         !self.is_refused && (!self.is_sent() || self.is_whole && !is_ended)
     }
 

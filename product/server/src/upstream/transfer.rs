@@ -16,7 +16,7 @@ use super::request::{
     Head, Outbound, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX, UNMEASURED_BODY_BYTES_MAX, Waiting,
 };
 use super::response::{Inbound, Interim, Memory, kept_for};
-use super::tunnel::Tunnel;
+use super::tunnel::{OnStream, Tunnel};
 use super::{Announced, BodySink, Fault, Group, TransferStep};
 use crate::exchange_id::ExchangeId;
 
@@ -237,10 +237,37 @@ impl Transfer {
     }
 
     /// Sets whether the request asks for another protocol. `accept` is the only valid answer to the key, if the client
-    /// accepts only a WebSocket.
-    pub fn upgrading(mut self, is_asked: bool, accept: Option<[u8; ACCEPT_BYTES]>) -> Transfer {
+    /// accepts only a WebSocket. `on_stream` is present if the request opens a WebSocket on a stream: the answer to the
+    /// client's key, and the head of the same request over HTTP/1.1.
+    pub fn upgrading(
+        mut self,
+        is_asked: bool,
+        accept: Option<[u8; ACCEPT_BYTES]>,
+        on_stream: Option<([u8; ACCEPT_BYTES], Vec<u8>)>,
+    ) -> Transfer {
         (self.inbound.tunnel.is_asked, self.inbound.tunnel.accept) = (is_asked, accept);
+        if let Some((accept, lines)) = on_stream {
+            let lines = Counted::of(self.account(), lines);
+            self.inbound.tunnel.on_stream = Some(Box::new(OnStream { accept, lines }));
+            self.outbound.open_on_stream();
+        }
         self
+    }
+
+    /// Changes the request to HTTP/1.1, because its upstream opens no WebSocket on a stream. Returns false if it opens
+    /// none.
+    pub(super) fn change_to_http1(&mut self) -> bool {
+        let Some(on_stream) = self.inbound.tunnel.on_stream.take() else { return false };
+        let (lines, account) = (on_stream.lines.to_vec(), self.inbound.kept.account());
+        let bytes_max = self.outbound.bytes_max;
+        self.outbound = Outbound::new(lines.into(), self.inbound.method, BodyLength::None, account);
+        self.outbound.bytes_max = bytes_max;
+        true
+    }
+
+    /// Returns true if the request goes over HTTP/1.1 although the upstreams of its group speak HTTP/2.
+    pub(super) fn is_over_http1(&self) -> bool {
+        self.group.is_http2() && self.outbound.of_stream.is_none()
     }
 
     /// Begins the request on a connection, from its first byte.
@@ -418,7 +445,8 @@ impl Transfer {
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let head_bytes = self.outbound.of_stream.as_ref().map_or(0, |of_stream| of_stream.head.bytes());
-        self.outbound.bytes.capacity() + head_bytes + self.inbound.kept.capacity()
+        let lines_bytes = self.inbound.tunnel.on_stream.as_ref().map_or(0, |on_stream| on_stream.lines.capacity());
+        self.outbound.bytes.capacity() + head_bytes + lines_bytes + self.inbound.kept.capacity()
     }
 
     /// The account of the response bytes of the client connection.

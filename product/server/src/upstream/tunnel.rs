@@ -3,6 +3,7 @@
 use http::http1::upstream::{Framing, UpstreamFault, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
 use units::Nanos;
+use units::memory::Counted;
 
 use super::Fault;
 
@@ -19,6 +20,17 @@ pub struct Tunnel {
     pub accept: Option<[u8; ACCEPT_BYTES]>,
     /// The tunnel is established.
     pub is_open: bool,
+    /// The WebSocket is to be opened on a stream of HTTP/2.
+    pub on_stream: Option<Box<OnStream>>,
+}
+
+/// A WebSocket on a stream of HTTP/2 (RFC 8441).
+#[derive(Debug)]
+pub struct OnStream {
+    /// The Sec-WebSocket-Accept that answers the client's key.
+    pub accept: [u8; ACCEPT_BYTES],
+    /// The head of the same request over HTTP/1.1, for an upstream that opens no WebSocket on a stream.
+    pub lines: Counted,
 }
 
 impl Tunnel {

@@ -365,7 +365,7 @@ impl<N: Net> UpstreamConnections<N> {
                 is_whole && !has_ended && is_answered && transfer.keeps_connection()
             }
             Load::Several(several) => {
-                let patience = if is_whole { Nanos::MAX } else { transfer.group.read_timeout };
+                let patience = if is_whole || transfer.is_tunnel() { Nanos::MAX } else { transfer.group.read_timeout };
                 several.leave(&mut wire, number, now, patience);
                 !several.is_idle() || !several.is_used_up()
             }

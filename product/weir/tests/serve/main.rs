@@ -49,6 +49,7 @@ mod proxy_protocol;
 mod proxy_streams;
 mod proxy_tls;
 mod proxy_upstreams;
+mod proxy_websockets;
 mod reach;
 mod refusals;
 mod reloads;

@@ -105,6 +105,16 @@ impl UpstreamHead {
         self.fields.values(name)
     }
 
+    /// Converts the success of a CONNECT that opened a WebSocket (RFC 8441 section 5) into the 101 with the same
+    /// meaning, whose Sec-WebSocket-Accept is `accept`.
+    pub fn into_switch(mut self, accept: &[u8]) -> UpstreamHead {
+        (self.status, self.framing) = (Status::SWITCHING_PROTOCOLS, Framing::Upgraded);
+        self.fields.for_client.retain(|name| !name.eq_ignore_ascii_case(b"sec-websocket-accept"));
+        self.fields.push(b"Upgrade", b"websocket");
+        self.fields.push(b"Sec-WebSocket-Accept", accept);
+        self
+    }
+
     /// Returns the Content-Length, even in a response without a body: to HEAD, or 304.
     pub fn content_length(&self) -> Option<PeerLength> {
         self.content_length

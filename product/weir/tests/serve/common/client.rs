@@ -62,6 +62,11 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
+    /// The sending side, for a thread of its own.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
     /// The number of packets received from the server, including bare acknowledgements and those of the handshake.
     pub fn packets_received(&self) -> u32 {
         let port = self.stream.local_addr().unwrap().port();
