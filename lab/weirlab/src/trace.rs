@@ -8,7 +8,7 @@ use workload::{BadLines, Format, Log, ReadOptions, Trace};
 
 use cli::Failure;
 
-/// The shipped trace, which is `workload::Synthetic::SHIPPED`, because no real log may be shipped.
+/// The shipped trace, because no real log may be shipped.
 const SHIPPED: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
 
 /// The name of the shipped trace in place of a file.

@@ -28,15 +28,16 @@ mod format;
 mod input;
 mod log;
 mod pages;
+mod poisson;
 mod population;
 mod profile;
 mod read;
 mod routes;
 mod schedule;
+mod sizes;
 mod source;
 mod spread;
 pub mod surge;
-mod synthetic;
 mod webstone;
 
 pub use closed::{Beside, CLOSED_CONNECTIONS_MAX, ClosedClient};
@@ -47,6 +48,7 @@ pub use pages::{
     Found, ObjectKind, PAGE_OBJECTS_MAX, PAGE_OBJECTS_MEDIAN, PAGES_MAX, PageLoads, PageObject, PageTimes, PagesError,
     VisitedPage, Visitors,
 };
+pub use poisson::poisson_times;
 pub use population::{EndlessSizes, Population, USERS_MAX};
 pub use profile::{LoadProfile, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
@@ -54,8 +56,8 @@ pub use routes::{ROUTES_MAX, Routes, RoutesError};
 pub use schedule::{
     HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, shuffled, wire_bytes,
 };
+pub use sizes::Sizes;
 pub use source::{Ask, Part, Scheduled, Source};
-pub use synthetic::{Sizes, Synthetic};
 pub use webstone::{
     WEBSTONE_CLASSES_MAX, WEBSTONE_CLIENTS_MAX, WebStone, WebStoneClients, WebStoneFiles, check_webstone,
 };

@@ -335,11 +335,26 @@ mod tests {
         assert_eq!(schedule.kept.0, at[2]);
     }
 
+    fn shipped() -> Trace {
+        let shipped = include_bytes!("../../../traces/synthetic.csv.gz");
+        crate::read(&shipped[..], &crate::ReadOptions::default()).unwrap().trace(0)
+    }
+
+    #[test]
+    fn the_trace_in_the_repository_lasts_two_minutes_at_any_load_measured() {
+        let of = |rho, seconds| schedule(&shipped(), &Scaling { seconds: Some(seconds), ..scaling(rho) }).unwrap();
+        assert!([0.6, 0.8, 0.95].iter().all(|rho| of(*rho, 120.0).warning.is_none()));
+        let minute = of(0.8, 60.0);
+        assert_eq!(minute.jobs.len(), 12_245);
+        assert!((0.79..0.81).contains(&minute.rho_measured), "{}", minute.rho_measured);
+    }
+
     /// Ten turns of each of the papers' workloads with a heavy-tailed trace: over all low and over all high periods the
     /// offered load agrees with table I, and the trace's requests arrive in their order.
     #[test]
     fn the_papers_workloads_load_the_link_as_they_say() {
-        let trace = crate::Synthetic { jobs: 20_000, ..crate::Synthetic::SHIPPED }.log().trace(0);
+        let mut trace = shipped();
+        trace.arrivals.truncate(20_000);
         let link: Rate = "10mbit".parse().unwrap();
         for name in ["W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10"] {
             let load: LoadProfile = name.parse().unwrap();

@@ -19,7 +19,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use units::Nanos;
 
-use crate::synthetic::unit;
+use crate::sizes::unit;
 use crate::{Ask, Source};
 
 /// The maximum number of classes, which are the customers of one server.

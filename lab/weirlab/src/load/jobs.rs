@@ -4,7 +4,7 @@ use testbed::{Load, Surge};
 use units::wire::CONNECTION_BYTES;
 use units::{Nanos, Rate};
 use workload::surge::{Files, ServerModel};
-use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError, Sizes, Synthetic, Trace, wire_bytes};
+use workload::{Job, LoadProfile, ProfileError, Scaling, Schedule, ScheduleError, Trace, poisson_times, wire_bytes};
 
 use cli::Failure;
 
@@ -122,13 +122,12 @@ fn poisson(trace: &Trace, rate_per_s: f64, seed: u64, scaling: &Scaling) -> Sche
         None => trace.arrivals.len(),
     };
     let jobs = wanted.min(workload::REQUESTS_MAX);
-    let times = Synthetic { seed, jobs, rate_per_s, sizes: Sizes::SHIPPED }.log().requests;
     let limit = scaling.seconds.map_or(Nanos::MAX, |seconds| Nanos((seconds * 1e9) as u64));
     let sizes = trace.arrivals.iter().map(|arrival| arrival.size_bytes).cycle();
-    let jobs: Vec<Job> = times
-        .iter()
+    let jobs: Vec<Job> = poisson_times(rate_per_s, seed, 0)
+        .take(jobs)
         .zip(sizes)
-        .map(|(request, size_bytes)| Job { arrival: request.at, size_bytes, client: None })
+        .map(|(arrival, size_bytes)| Job { arrival, size_bytes, client: None })
         .take_while(|job| job.arrival < limit)
         .collect();
     // Without seconds the last gap counts as long as the others on average, so that a single job has a load too.

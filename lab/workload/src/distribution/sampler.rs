@@ -3,7 +3,7 @@ use rand_chacha::ChaCha8Rng;
 use super::bounded_pareto::BoundedPareto;
 use super::lognormal::Lognormal;
 use super::{Distribution, Empirical};
-use crate::synthetic::unit;
+use crate::sizes::unit;
 
 /// Draws sizes by inversion: one uniform number gives one size, so the same seed gives the same jobs whatever else is
 /// drawn between them. Values that do not depend on the number are computed once.

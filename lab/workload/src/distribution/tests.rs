@@ -77,7 +77,7 @@ fn a_sample_is_the_quantile_of_its_number() {
         let (sampler, mut rng) = (sizes.sampler(), ChaCha8Rng::seed_from_u64(11));
         let mut numbers = rng.clone();
         for _ in 0..2000 {
-            let right = sizes.quantile(crate::synthetic::unit(&mut numbers));
+            let right = sizes.quantile(crate::sizes::unit(&mut numbers));
             let found = sampler.sample(&mut rng) as f64;
             assert!((found - right.max(1.0)).abs() <= 0.5 + 1e-9 * right, "{sizes:?}: {found}, not {right}");
         }

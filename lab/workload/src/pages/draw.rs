@@ -28,7 +28,7 @@ use units::Nanos;
 
 use super::ObjectKind::{AsyncScript, Data, FirstImage, Font, Html, Image, Script, Style};
 use super::{Found, ObjectKind, PAGE_OBJECTS_MAX, PageObject, VisitedPage};
-use crate::synthetic::unit;
+use crate::sizes::unit;
 
 /// The 10th, 25th, 50th, 75th and 90th percentile.
 type Quantiles = [f64; 5];

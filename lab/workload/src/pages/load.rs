@@ -10,7 +10,7 @@ use units::{Nanos, Rate};
 
 use super::progress::Progress;
 use super::{PageObject, VisitedPage, visit};
-use crate::synthetic::unit;
+use crate::sizes::unit;
 use crate::{Ask, Part, Source, wire_bytes};
 
 /// The maximum number of pages of a run, so that all fit into memory.

@@ -11,7 +11,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::Sizes;
-use crate::synthetic::unit;
+use crate::sizes::unit;
 
 /// The model of the files.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,24 +1,13 @@
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-use units::Nanos;
-
 use super::{Files, Sequence};
-use crate::synthetic::unit;
-use crate::{Arrival, Trace};
+use crate::{Arrival, Trace, poisson_times};
 
 /// 000's open variant: this many requests of the sequence, at Poisson times with a mean rate of one a second.
 /// [`crate::schedule`] stretches them to a load.
 pub fn trace(files: &Files, requests: usize, seed: u64) -> Trace {
-    let mut times = ChaCha8Rng::seed_from_u64(seed);
     // The sequence has stream 0.
-    times.set_stream(1);
-    let mut at = Nanos::ZERO;
-    let arrivals = Sequence::new(files.clone(), seed).take(requests).map(|size_bytes| {
-        let arrival = Arrival { at, size_bytes, client: None };
-        at += Nanos((-(1.0 - unit(&mut times)).ln() * 1e9) as u64);
-        arrival
-    });
-    Trace { arrivals: arrivals.collect() }
+    let times = poisson_times(1.0, seed, 1);
+    let arrivals = Sequence::new(files.clone(), seed).take(requests).zip(times);
+    Trace { arrivals: arrivals.map(|(size_bytes, at)| Arrival { at, size_bytes, client: None }).collect() }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Files;
 use super::user::Lognormal;
-use crate::synthetic::unit;
+use crate::sizes::unit;
 
 /// The distribution of stack distances (Barford & Crovella 1998, table 2).
 pub const STACK_DISTANCE: Lognormal = Lognormal { mu: 1.5, sigma: 0.80 };

@@ -4,7 +4,7 @@ use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 use units::Nanos;
 
-use crate::synthetic::unit;
+use crate::sizes::unit;
 
 /// Pareto: P(X > x) = (least / x)^alpha. Values above `most` are drawn as `most`, so that a mean and a variance exist
 /// for any alpha.
