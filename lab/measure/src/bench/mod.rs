@@ -12,7 +12,6 @@ mod outcome;
 mod plan;
 pub mod procfs;
 mod proxied;
-mod required;
 mod server;
 pub mod table;
 mod weirlab;
@@ -31,9 +30,6 @@ use crate::programs;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The two servers of the main table; the ratio is second / first. A server against itself shows the noise.
-    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "nginx,weir", value_name = "A,B")]
-    pair: Vec<Kind>,
     /// Workers of every server, each pinned to a core of its own; wrk gets the remaining cores.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
@@ -85,40 +81,12 @@ impl Args {
         self.tls || self.h2 || self.h3
     }
 
-    /// Returns the two servers, which must both support the requested protocols.
-    fn checked_pair(&self) -> Result<(Kind, Kind), String> {
-        let &[base, other] = &self.pair[..] else {
-            let names: Vec<&str> = self.pair.iter().map(|kind| kind.name()).collect();
-            return Err(format!(
-                "--pair {}: expected two servers: write, for example, --pair nginx,weir",
-                names.join(",")
-            ));
-        };
-        let is_secure = self.is_secure();
-        if self.proxy {
-            let wrong = [base, other].into_iter().find(|kind| !proxied::can_pass_on(*kind));
-            let told =
-                |kind: Kind| Err(format!("--pair: {} passes no requests on here: leave --proxy out", kind.name()));
-            return wrong.map_or(Ok((base, other)), told);
-        }
-        match [base, other].into_iter().find(|kind| !kind.can_serve(is_secure)) {
-            None => Ok((base, other)),
-            Some(kind) if is_secure => {
-                Err(format!("--pair: {} is measured without TLS alone: leave --tls, --h2 and --h3 out", kind.name()))
-            }
-            Some(kind) => {
-                Err(format!("--pair: {} is measured under TLS alone: write --tls, --h2 or --h3 too", kind.name()))
-            }
-        }
-    }
-
     fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|text| name.contains(text.as_str()))
     }
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
-    let (base, other) = args.checked_pair()?;
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
     let peers = if args.proxy {
@@ -128,7 +96,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     } else {
         peers()
     };
-    let contests = contests(args, base, other, &peers);
+    let contests = contests(args, &peers);
     let mut kinds: Vec<Kind> = contests.iter().flat_map(|(_, kinds)| kinds).copied().collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -152,20 +120,20 @@ fn show(args: &Args, report: &Report) -> Result<(), String> {
 }
 
 /// Returns the requested rows, each with its servers.
-fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, Vec<Kind>)> {
+fn contests(args: &Args, peers: &[Kind]) -> Vec<(Row, Vec<Kind>)> {
     if args.proxy {
         let rows = plan::passed_on_rows().into_iter().filter(|row| args.wants(&row.name()));
-        return rows.map(|row| (row, plan::beside(base, other, peers))).collect();
+        return rows.map(|row| (row, plan::beside(peers))).collect();
     }
     if !args.is_secure() {
-        return plan::contests(base, other, peers, |name| args.wants(name));
+        return plan::contests(peers, |name| args.wants(name));
     }
     let mut rows = plan::secure_rows(args.tls, args.h2);
     rows.extend(if args.h3 { plan::http3_rows() } else { Vec::new() });
     rows.retain(|row| args.wants(&row.name()));
     let kinds = |row: &Row| match row.is_over_http3() {
-        true => plan::with_http3(base, other, peers),
-        false => plan::beside(base, other, peers),
+        true => plan::with_http3(peers),
+        false => plan::beside(peers),
     };
     rows.into_iter().map(|row| (row.clone(), kinds(&row))).collect()
 }
@@ -275,30 +243,10 @@ mod tests {
         let args = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.args);
         let usual = args("bench").unwrap();
         assert_eq!((usual.rounds(), usual.seconds(), usual.workers), (5, 3, 1));
-        assert_eq!(usual.pair, [Kind::Nginx, Kind::Weir]);
-        let quick = args("bench --quick --pair nginx,lighttpd --only keep-alive").unwrap();
+        let quick = args("bench --quick --only keep-alive").unwrap();
         assert_eq!((quick.rounds(), quick.seconds()), (2, 2));
         assert!(quick.wants("1 KB keep-alive 64") && !quick.wants("1 KB new connection 64"));
         assert!(args("bench --seconds 0").is_err() && args("bench --quick --rounds 3").is_err());
-    }
-
-    #[test]
-    fn a_pair_that_cannot_work_is_refused_before_anything_is_built() {
-        let pair = |words: &str| Cli::try_parse_from(format!("bench {words}").split(' ')).unwrap().args.checked_pair();
-        assert_eq!(pair("--pair caddy,weir --h2"), Ok((Kind::Caddy, Kind::Weir)));
-        assert_eq!(pair("--pair lighttpd,h2o"), Ok((Kind::Lighttpd, Kind::H2o)));
-        for (words, said) in [
-            ("--pair weir,caddy", "--pair: caddy is measured under TLS alone: write --tls, --h2 or --h3 too"),
-            (
-                "--pair lighttpd,weir --tls",
-                "--pair: lighttpd is measured without TLS alone: leave --tls, --h2 and --h3 out",
-            ),
-            ("--pair weir,lighttpd --h2", "--pair: lighttpd is measured without TLS alone"),
-            ("--pair weir", "--pair weir: expected two servers"),
-        ] {
-            let found = pair(words).unwrap_err();
-            assert!(found.starts_with(said), "{words}: {found}");
-        }
     }
 
     #[test]

@@ -157,10 +157,6 @@ impl Contest {
     pub fn side(&self, name: &str) -> Option<&Side> {
         self.sides.iter().find(|side| side.server == name)
     }
-
-    pub fn is_void(&self) -> bool {
-        self.note().contains("VOID")
-    }
 }
 
 /// Returns the ratio of this server to the base in the same round.

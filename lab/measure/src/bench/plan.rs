@@ -101,22 +101,22 @@ pub fn http3_rows() -> Vec<Row> {
     vec![over_h3(KB, 100, 1500), over_h3(KB_100, 10, 300), over_h3(MB_10, 1, 5)]
 }
 
-/// Returns the servers of the pair and its peers that support HTTP/3, with Weir last.
-pub fn with_http3(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
-    let mut kinds = beside(base, other, peers);
+/// Returns Weir and the peers that support HTTP/3, with Weir last.
+pub fn with_http3(peers: &[Kind]) -> Vec<Kind> {
+    let mut kinds = beside(peers);
     kinds.retain(|kind| kind.has_http3());
     kinds.sort_by_key(|kind| kind.is_weir());
     kinds
 }
 
 /// Returns all rows whose name `wants` accepts, each with its servers, the base of the ratios first.
-pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
+pub fn contests(peers: &[Kind], wants: impl Fn(&str) -> bool) -> Vec<(Row, Vec<Kind>)> {
     let mut contests = Vec::new();
     for file in SAMPLES {
         for is_keep_alive in [true, false] {
             for connections in CONNECTIONS {
                 let has_peers = is_keep_alive && (file == KB || connections == CONNECTIONS[0]);
-                let kinds = beside(base, other, if has_peers { peers } else { &[] });
+                let kinds = beside(if has_peers { peers } else { &[] });
                 contests.push((Row::over_http1(file, is_keep_alive, connections), kinds));
             }
         }
@@ -125,10 +125,9 @@ pub fn contests(base: Kind, other: Kind, peers: &[Kind], wants: impl Fn(&str) ->
     contests
 }
 
-/// Returns the pair, and the servers of `peers` that are not in it.
-pub fn beside(base: Kind, other: Kind, peers: &[Kind]) -> Vec<Kind> {
-    let more = peers.iter().copied().filter(|kind| ![base, other].contains(kind));
-    [base, other].into_iter().chain(more).collect()
+/// Returns nginx, Weir and these.
+pub fn beside(peers: &[Kind]) -> Vec<Kind> {
+    [&[Kind::Nginx, Kind::Weir], peers].concat()
 }
 
 #[cfg(test)]
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_size_mode_and_number_of_connections() {
-        let contests = contests(Kind::Nginx, Kind::Weir, &[Kind::H2o, Kind::Lighttpd], |_| true);
+        let contests = contests(&[Kind::H2o, Kind::Lighttpd], |_| true);
         assert_eq!(contests.len(), 12);
         assert!(contests.iter().all(|(_, kinds)| kinds[..2] == [Kind::Nginx, Kind::Weir]));
         let with_peers: Vec<_> =
@@ -158,21 +157,13 @@ mod tests {
 
     #[test]
     fn rows_of_http3_have_the_servers_that_speak_it() {
-        let kinds = with_http3(Kind::Nginx, Kind::Weir, &[Kind::H2o, Kind::Caddy]);
-        assert_eq!(kinds, [Kind::Caddy, Kind::Weir]);
-        assert_eq!(with_http3(Kind::Weir, Kind::Caddy, &[Kind::Caddy]), [Kind::Caddy, Kind::Weir]);
+        assert_eq!(with_http3(&[Kind::H2o, Kind::Caddy]), [Kind::Caddy, Kind::Weir]);
     }
 
     #[test]
     fn a_row_is_chosen_by_its_name() {
-        let chosen = contests(Kind::Nginx, Kind::Nginx, &[], |name| name == "10 MB new connection 64");
+        let chosen = contests(&[], |name| name == "10 MB new connection 64");
         assert_eq!(chosen.len(), 1);
-        assert_eq!(chosen[0].1, [Kind::Nginx, Kind::Nginx]);
-    }
-
-    #[test]
-    fn a_peer_in_the_pair_does_not_come_twice() {
-        let kinds = beside(Kind::Nginx, Kind::H2o, &[Kind::H2o, Kind::Lighttpd]);
-        assert_eq!(kinds, [Kind::Nginx, Kind::H2o, Kind::Lighttpd]);
+        assert_eq!(chosen[0].1, [Kind::Nginx, Kind::Weir]);
     }
 }

@@ -6,12 +6,8 @@ use super::server::Kind;
 /// The number of idle connections kept open to the upstream.
 const KEPT: u32 = 128;
 
-/// The servers that pass requests on, in addition to the pair.
+/// The servers that pass requests on, in addition to nginx and Weir.
 pub const PEERS: [Kind; 2] = [Kind::Haproxy, Kind::Caddy];
-
-pub fn can_pass_on(kind: Kind) -> bool {
-    matches!(kind, Kind::Nginx | Kind::Haproxy | Kind::Caddy | Kind::Weir | Kind::WeirFair)
-}
 
 /// The configuration of a server that passes requests from this port to the upstream's.
 pub fn configuration(kind: Kind, port: u16, upstream: u16, workers: u32, folder: &str) -> Option<String> {
@@ -46,8 +42,8 @@ mod tests {
     fn whoever_passes_on_has_the_upstream() {
         for kind in [Kind::Nginx, Kind::Haproxy, Kind::Caddy] {
             let text = configuration(kind, 1000, 2000, 1, "/f").unwrap();
-            assert!(can_pass_on(kind) && text.contains("127.0.0.1:2000") && text.contains(":1000"), "{text}");
+            assert!(text.contains("127.0.0.1:2000") && text.contains(":1000"), "{text}");
         }
-        assert!(configuration(Kind::Weir, 1000, 2000, 1, "/f").is_none() && !can_pass_on(Kind::Lighttpd));
+        assert!(configuration(Kind::Weir, 1000, 2000, 1, "/f").is_none());
     }
 }

@@ -45,17 +45,6 @@ impl Kind {
         }
     }
 
-    /// Returns true if the server serves files here, over TLS or not. HAProxy never does, Caddy has no cleartext site
-    /// here, and lighttpd none under TLS.
-    pub fn can_serve(self, is_secure: bool) -> bool {
-        match self {
-            Kind::Caddy => is_secure,
-            Kind::Haproxy => false,
-            Kind::Lighttpd => !is_secure,
-            Kind::Nginx | Kind::H2o | Kind::Weir | Kind::WeirFair => true,
-        }
-    }
-
     /// Returns true for servers with HTTP/3: Caddy since 2.6. nginx has it since 1.25, which Debian 12 lacks.
     pub fn has_http3(self) -> bool {
         matches!(self, Kind::Caddy | Kind::Weir | Kind::WeirFair)

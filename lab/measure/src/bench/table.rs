@@ -1,15 +1,10 @@
 //! The printed report: Markdown tables whose columns also line up in a terminal.
 
 use super::outcome::{Contest, Ratio, Report, Side};
-use super::required;
 use super::server::Kind;
 
 pub fn summary(report: &Report) -> String {
     let mut parts = vec![conditions(report)];
-    let required = required::of(&report.contests);
-    if !required.is_empty() {
-        parts.push(titled("Required", &verdicts(&required)));
-    }
     // HTTP/3 is measured with other servers.
     let (over_udp, over_tcp): (Vec<&Contest>, _) = report.contests.iter().partition(|c| c.row.is_over_http3());
     for (title, contests) in [("Side by side", &over_tcp), ("Over HTTP/3, at fixed rates", &over_udp)] {
@@ -49,16 +44,6 @@ fn conditions(report: &Report) -> String {
 
 fn titled(title: &str, table: &str) -> String {
     format!("## {title}\n\n{table}")
-}
-
-fn verdicts(required: &[required::Required]) -> String {
-    let titles = ["file, mode, connections", "required of weir", "measured", "verdict"];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    rows.extend(required.iter().map(|required| {
-        let bound = format!("{} {:.1} of {}", required.text, required.bound, required.base);
-        vec![required.row.clone(), bound, interval(required.ratio), required.verdict().to_owned()]
-    }));
-    aligned(&rows)
 }
 
 /// Compares Weir with its defaults and Weir that orders nothing, in the same rounds.
