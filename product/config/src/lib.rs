@@ -33,6 +33,7 @@ mod suggest;
 mod unreached_rules;
 mod uplink_rate;
 mod value_forms;
+mod zone;
 
 pub use acme::{Acme, Challenge, is_public};
 pub use changes::{Change, changes};
@@ -61,6 +62,7 @@ pub use value_forms::{
     ConcurrencySharing, LogFormat, Satisfy, Shaping, Statuses, has_ipv6, is_https_url, listen_address, listen_expected,
     timeout,
 };
+pub use zone::{in_zone, zoned};
 
 use std::path::PathBuf;
 

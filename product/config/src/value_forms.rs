@@ -11,6 +11,7 @@ use units::{Rate, Share};
 use crate::keys::Form;
 use crate::pattern::Pattern;
 use crate::suggest;
+use crate::zone::{in_zone, zoned_listener};
 
 /// The reason why a string is not valid.
 #[derive(Debug, PartialEq, Eq)]
@@ -239,6 +240,9 @@ pub fn listen_expected(text: &str) -> String {
     if is_unix_socket(text) {
         return NO_UNIX_SOCKET.into();
     }
+    if let Some(Err(why)) = zoned_listener(text).map(|(zoned, port)| in_zone(zoned, port)) {
+        return format!("an interface that exists, because {why}");
+    }
     match text.parse::<u16>() {
         Ok(port) => format!(":{port} for all addresses, or 127.0.0.1:{port} for this machine only"),
         Err(_) => Form::Address.expected(),
@@ -258,7 +262,7 @@ pub fn has_ipv6() -> bool {
     !matches!(opened, Err(rustix::io::Errno::AFNOSUPPORT))
 }
 
-/// Reads an address to listen on: an IP address and a port, `localhost:8080`, or `:8080` for all addresses, including
+/// Reads an address to listen on: an IP address and a port, a link-local one with its interface (`[fe80::1%eth0]:80`), `localhost:8080`, or `:8080` for all addresses, including
 /// IPv6 if this machine has it. A port without a colon is refused, because it does not show whether other machines are
 /// served.
 pub fn listen_address(text: &str) -> Option<SocketAddr> {
@@ -269,6 +273,9 @@ pub fn listen_address(text: &str) -> Option<SocketAddr> {
     let all = || if has_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv4Addr::UNSPECIFIED) };
     match text.strip_prefix(':') {
         Some(rest) => port(rest).map(|port| (all(), port).into()),
+        None if text.contains('%') => {
+            zoned_listener(text).and_then(|(zoned, port)| in_zone(zoned, port).ok()).map(SocketAddr::V6)
+        }
         None => text.parse().ok(),
     }
 }

@@ -1,5 +1,6 @@
 //! Proxies: requests that are passed on to upstreams.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use crate::place::{Place, Placed};
 use crate::section::Section;
 use crate::unreached_rules::Rule;
 use crate::value_forms::{FromText, RequestPath, Size, Timeout, Wrong};
+use crate::zone::zoned;
 
 use super::proxy_request::ProxyRequest;
 use super::redirect::split_host;
@@ -350,7 +352,9 @@ impl UpstreamAddress {
             UpstreamSocket::Tls(host, port) => (host, *port),
             UpstreamSocket::Unix(_) => return "localhost".into(),
         };
-        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        // A zone means something on this machine alone (RFC 6874 section 4).
+        let host = host.split('%').next().unwrap_or_default();
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_string() };
         let is_usual = port == if self.speaks_tls() { HTTPS_PORT } else { HTTP_PORT };
         if is_usual { host } else { format!("{host}:{port}") }
     }
@@ -358,7 +362,10 @@ impl UpstreamAddress {
     /// Parses a port, a host and a port, or `unix:` and the path of a socket. The text may start with `http://` (port 80),
     /// `https://` (TLS), `h2c://` (HTTP/2; `h2c:unix:` for a socket), `h2://` (HTTP/2 over TLS), or `fastcgi://`, whose
     /// slashes may be left out (`fastcgi:127.0.0.1:9000`, `fastcgi:unix:`).
+    ///
+    /// A link-local address has its interface: `[fe80::1%eth0]:80`, in a URL also `[fe80::1%25eth0]` (RFC 6874).
     pub fn new(text: &str) -> Option<UpstreamAddress> {
+        let text = &*in_plain_zone(text);
         let (version, socket) = match text.split_once(':') {
             Some(("h2", rest)) => (UpstreamVersion::Http2, over_tls(rest.strip_prefix("//")?)?),
             Some(("h2c", rest)) if rest.starts_with("unix:") => (UpstreamVersion::Http2, socket(rest)?),
@@ -376,6 +383,14 @@ impl UpstreamAddress {
     fn has_path(text: &str) -> bool {
         let path_at = text.find("://").and_then(|at| Some(at + 3 + text[at + 3..].find('/')?));
         path_at.is_some_and(|at| UpstreamAddress::new(&text[..at]).is_some())
+    }
+}
+
+/// Decodes the `%25` before the zone of an address in a URL.
+fn in_plain_zone(text: &str) -> Cow<'_, str> {
+    match text.split_once("%25") {
+        Some((before, zone)) if before.contains("://[") && !zone.starts_with(']') => format!("{before}%{zone}").into(),
+        _ => text.into(),
     }
 }
 
@@ -421,8 +436,12 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
 
 /// The host without brackets. Digits alone would be a port in the wrong place.
 fn host_of(text: &str) -> Option<String> {
+    let in_brackets = text.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if let Some(host) = in_brackets.filter(|host| zoned(host).is_some()) {
+        return Some(host.into());
+    }
     HostName::new(text).filter(|_| !text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    Some(text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text).into())
+    Some(in_brackets.unwrap_or(text).into())
 }
 
 fn port_of(text: &str) -> Option<u16> {
@@ -476,6 +495,7 @@ mod tests {
             ("[::1]:80", "[::1]"),
             ("https://app.internal", "app.internal"),
             ("https://[::1]:80", "[::1]:80"),
+            ("[fe80::1%eth0]:81", "[fe80::1]:81"),
             ("h2c://app.internal:443", "app.internal:443"),
             ("unix:/run/app.sock", "localhost"),
         ] {
@@ -492,6 +512,12 @@ mod tests {
             ("http://app.internal:8080/", "app.internal:8080"),
             ("192.0.2.1:1", "192.0.2.1:1"),
             ("[::1]:65535", "[::1]:65535"),
+            ("[fe80::1%eth0]:80", "[fe80::1%eth0]:80"),
+            ("[fe80::1%251]:80", "[fe80::1%251]:80"),
+            ("http://[fe80::1%25eth0]", "[fe80::1%eth0]:80"),
+            ("http://[fe80::1%2]/", "[fe80::1%2]:80"),
+            ("http://[fe80::1%25]/", "[fe80::1%25]:80"),
+            ("h2c://[fe80::1%251]:81", "h2c://[fe80::1%1]:81"),
             ("unix:/run/app.sock", "unix:/run/app.sock"),
             ("http://app.internal", "app.internal:80"),
             ("http://192.0.2.1/", "192.0.2.1:80"),

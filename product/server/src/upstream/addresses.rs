@@ -124,6 +124,8 @@ impl Source {
             UpstreamSocket::Tls(host, port) => (host, *port, connector),
         };
         let of_certificate = tls_name.unwrap_or(host).trim_matches(['[', ']']);
+        // A zone means something on this machine alone.
+        let of_certificate = of_certificate.split('%').next().unwrap_or_default();
         let tls = connector.map(|connector| (of_certificate.to_string(), connector.clone()));
         match Name::of(host, port) {
             Ok(name) => Source::Named { name, upstream: upstream.clone(), tls },

@@ -33,7 +33,8 @@ const ADDRESSES_MAX: usize = 16;
 /// arrive.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A host by name, with the port of an upstream.
+/// A host by name, with the port of an upstream. An address with a zone is a name too, because its interface may come and
+/// go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     pub host: String,
@@ -86,6 +87,10 @@ pub struct Found {
 impl Default for Names {
     fn default() -> Names {
         Names::by(|name| {
+            if let Some(zoned) = config::zoned(&name.host) {
+                let address = config::in_zone(zoned, name.port).map_err(io::Error::other)?;
+                return Ok(vec![SocketAddr::V6(address)]);
+            }
             let found = (name.host.as_str(), name.port).to_socket_addrs();
             found.map(Iterator::collect).map_err(|error| match replaced(&RESOLVER_FILES) {
                 Some(file) => io::Error::other(format!("{error}; {file}")),
@@ -135,7 +140,10 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
     }
 }
 
@@ -292,6 +300,13 @@ mod tests {
         assert_eq!(Name::of("::1", 80), Err("[::1]:80".parse().unwrap()));
         assert_eq!(Name::of("app", 80), Ok(name("app")));
         assert_eq!(name("app").to_string(), "app:80");
+        assert_eq!(Name::of("fe80::1%lo", 80).map(|name| name.to_string()), Ok("[fe80::1%lo]:80".into()));
+        let names = Arc::<Names>::default();
+        let [there, missing] = ["fe80::1%lo", "fe80::1%none9"].map(name);
+        names.introduce(&[there.clone(), missing.clone()]);
+        let found = names.find(&there).addresses;
+        assert!(matches!(found[..], [SocketAddr::V6(address)] if address.scope_id() > 0), "{found:?}");
+        assert_eq!(names.find(&missing).failure.as_deref(), Some("this machine has no interface `none9`"));
     }
 
     /// A slow lookup of one name once delayed the start of all sites, and a name that did not resolve once prevented

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use crate::common::{Asked, Client, PATIENCE, Server, Site, Upstream, answer, get, wait_until, weir_under};
+use crate::common::{Asked, Cable, Client, PATIENCE, Server, Site, Upstream, answer, get, ip, wait_until, weir_under};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -292,4 +292,30 @@ fn a_name_that_has_moved_is_looked_up_when_its_old_address_is_refused() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_eq!(client.response().status, 200);
     wait_until("the line", || server.stderr().iter().any(|line| line.contains("is at 127.0.0.3 now")));
+}
+
+/// Link-local addresses of IPv6 were refused: they need the interface, on whose link they are.
+#[test]
+fn a_link_local_address_has_its_interface() {
+    let Some(cable) = Cable::lay() else { return };
+    let echo = |asked: &Asked, socket: &mut TcpStream| {
+        let host = asked.field("Host").unwrap_or_default();
+        answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{host}", host.len()).as_bytes()])
+    };
+    let (server, upstream) = cable.at_server(|| {
+        ip("addr add fe80::60:1/64 dev uplink nodad");
+        let zoned = config::zoned("fe80::60:1%uplink").expect("an address with its interface");
+        let address = config::in_zone(zoned, 0).expect("the interface").to_string();
+        let upstream = Upstream::start_at(&address, echo);
+        let site = Site::new();
+        let text = format!(
+            "[[listener]]\naddress = \"[fe80::60:1%uplink]:0\"\n[[site]]\n[[site.proxy]]\nto = [\"[fe80::60:1%uplink]:{}\"]\n",
+            upstream.address.port()
+        );
+        site.write("weir.toml", text.as_bytes());
+        (Server::run(&site.path("weir.toml")), upstream)
+    });
+    let mut client = cable.at_server(|| server.connect());
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.response().text(), format!("[fe80::60:1]:{}", upstream.address.port()), "without the zone");
 }

@@ -20,7 +20,8 @@ const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 /// Opens the WebSocket `/echo`, and refuses all others.
 fn open(asked: &Asked, socket: &mut TcpStream) -> bool {
     if asked.path() != "/echo" {
-        return answer(socket, &[b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"]) && false;
+        answer(socket, &[b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"]);
+        return false;
     }
     assert_eq!((asked.field("Upgrade"), asked.field("Sec-WebSocket-Version")), (Some("websocket"), Some("13")));
     let accept = accept(asked.field("Sec-WebSocket-Key").expect("a key").as_bytes());

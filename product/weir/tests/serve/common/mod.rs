@@ -16,7 +16,7 @@ mod virtual_time;
 
 use std::time::{Duration, Instant};
 
-pub use cable::{Cable, SERVER};
+pub use cable::{Cable, SERVER, ip};
 pub use client::{Client, Response, get};
 pub use hosted::{Hosted, whole};
 pub use lines::{LogLine, read_log};
