@@ -235,6 +235,26 @@ fn what_a_trusted_proxy_says_in_forwarded_alone_begins_all_fields() {
     assert_eq!(told(by, &untrusted), all("192.0.2.7", "http", "a"));
 }
 
+/// An unclosed quote was passed on before the element of this server, which programs then took for its text.
+#[test]
+fn an_unclosed_quote_in_forwarded_is_not_passed_on() {
+    let trusted = Gateway { is_trusted: true, is_secure: false, client_port: None, ..gateway() };
+    let told = |lines: &str, claimed_client: Option<&str>| {
+        let claimed_client = claimed_client.map(|client| client.parse().unwrap());
+        values(&forwarded(&with(lines), &Gateway { claimed_client, ..trusted }), "forwarded").join("|")
+    };
+    let own = "for=192.0.2.7;host=a;proto=http";
+    for open in ["for=\"6.6.6.6", "for=6.6.6.6;x=\", for=3.3.3.3", "for=6.6.6.6;x=\"\\\", for=3.3.3.3", "\""] {
+        assert_eq!(told(&format!("Forwarded: {open}\r\n"), None), own, "{open}");
+        let two = format!("Forwarded: {open}\r\nForwarded: for=3.3.3.3\r\n");
+        assert_eq!(told(&two, Some("3.3.3.3")), format!("for=3.3.3.3, {own}"), "{open}");
+    }
+    assert_eq!(
+        told("Forwarded: for=3.3.3.3;x=\"\\\"\"\r\n", Some("3.3.3.3")),
+        format!("for=3.3.3.3;x=\"\\\"\", {own}")
+    );
+}
+
 #[test]
 fn forwarded_says_what_a_trusted_proxy_says_in_other_fields() {
     let claimed_client = Some("3.3.3.3".parse().unwrap());

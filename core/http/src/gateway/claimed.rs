@@ -110,7 +110,7 @@ fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Returns true if every quoted string is terminated.
-fn is_closed(value: &[u8]) -> bool {
+pub(super) fn is_closed(value: &[u8]) -> bool {
     let mut quoting = Quoting::default();
     !value.iter().fold(false, |_, &byte| quoting.is_within(byte))
 }

@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use core::ops::Range;
 use std::io::Write;
 
+use super::claimed::is_closed;
 use super::hop::Hop;
 use super::writer::Writer;
 use super::{Claimed, Gateway, claimed};
@@ -52,7 +53,8 @@ pub(super) fn encode<'a, I: Iterator<Item = &'a [u8]>>(
     if let Some(host) = host.or(request.fields.host) {
         out.field(b"X-Forwarded-Host", host);
     }
-    let as_came = || kept("forwarded").filter(|_| !has_list);
+    // A program would take the rest of an unclosed quote, and so our element, for a part of its text.
+    let as_came = || kept("forwarded").filter(|value| !has_list && is_closed(value));
     let is_reported = gateway.claimed_client.is_some() || told.is_secure.is_some() || host.is_some();
     let reported = (is_reported && as_came().next().is_none()).then(|| {
         let (client, host) = (gateway.claimed_client.unwrap_or(client), host.filter(|host| is_host_port(host)));
