@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use sched::UplinkRate;
+
 use crate::{Experiment, LabError, Network, Qdisc, RunSpec, Shaper};
 
 /// The pace of a server that is given its line's rate, in thousandths of that rate, as with `weir serve --uplink RATE`.
@@ -71,7 +73,7 @@ pub(crate) fn follow_command(
     state: &Path,
     weir: Option<&Path>,
 ) -> Result<Option<Vec<String>>, LabError> {
-    if spec.attach.is_none() || spec.told.as_ref().is_none_or(|told| told.to_string() != "auto") {
+    if spec.attach.is_none() || spec.told != Some(UplinkRate::Auto) {
         return Ok(None);
     }
     let mut words = vec!["env".to_owned(), format!("STATE_DIRECTORY={}", state.display())];

@@ -36,7 +36,6 @@ mod server_side;
 mod site;
 #[cfg(test)]
 mod testing;
-mod told;
 mod tool;
 mod upstream;
 mod view;
@@ -64,7 +63,6 @@ pub use qdisc::Counters;
 pub use run_spec::{Attach, Qdisc, RunSpec, Server};
 pub use server::{Endpoint, Source, server_command, start_server};
 pub use site::Site;
-pub use told::Told;
 pub use tool::find_program;
 pub use upstream::Framing;
 pub use virtual_time::{Machines, Said, find_kernel, find_random, is_virtual, run_command};

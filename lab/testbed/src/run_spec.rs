@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use sched::UplinkRate;
 use sched::policy::PolicySpec;
 use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
-use crate::experiment::{check_name, parsed};
-use crate::{Framing, Network, Told, placeholders, upstream};
+use crate::experiment::{check_name, maybe_parsed, parsed};
+use crate::{Framing, Network, placeholders, upstream};
 
 /// A run: the server of the jobs, and their order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -25,7 +26,8 @@ pub struct RunSpec {
     pub shaping: String,
     /// The uplink rate that is configured in Weir, or in `weir attach` at a server before a router, instead of the
     /// experiment's.
-    pub told: Option<Told>,
+    #[serde(default, deserialize_with = "maybe_parsed")]
+    pub told: Option<UplinkRate>,
     /// Additional flags for the server: of `weir serve`, or of another server (Apache's `-c DIRECTIVE`), whose
     /// configuration is unchanged.
     #[serde(default)]
@@ -347,6 +349,17 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_told_its_own_else_the_experiments_else_the_link() {
+        let told = |top: &str, run: &str| {
+            let experiment = parse(top, &format!("server = \"weir\"\nshaping = \"paced\"\n{run}")).unwrap();
+            experiment.told_to(experiment.runs().next().unwrap()).to_string()
+        };
+        assert_eq!(told("", ""), "10mbit");
+        assert_eq!(told("told = \"7mbit\"", ""), "7mbit");
+        assert_eq!(told("told = \"7mbit\"", "told = \"auto\""), "auto");
+    }
+
+    #[test]
     fn a_protocol_that_a_server_does_not_speak_is_said() {
         for (more, run, says) in [
             (
@@ -396,6 +409,13 @@ mod tests {
             ("", "server = \"nginx\"\ncontainer = true", "run `a`: container is of the host that attaches"),
             ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands`"),
             ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
+            ("", "server = \"nginx\"\ntold = \"auto\"", "run `a`: told is of weir alone: leave it out of nginx"),
+            (
+                "",
+                "server = \"weir\"\ntold = \"auto\"",
+                "run `a`: told to a run with shaping `off`, which paces nothing",
+            ),
+            ("told = \"on\"", "server = \"weir\"", "x.toml:5: `on`: expected auto, off, a rate or two rates"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),
             ("network = \"loopback\"", "server = \"weir\"\nqdisc = \"cake\"", "run `a`: nothing queues on loopback"),
             (

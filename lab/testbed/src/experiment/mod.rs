@@ -17,6 +17,7 @@ mod vary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use sched::UplinkRate;
 use serde::Deserialize;
 use toml::Spanned;
 use units::Rate;
@@ -30,7 +31,7 @@ pub use load::Load;
 
 use crate::client_group::check_groups;
 use crate::limits::within;
-use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RunSpec, Told, ipv6, line};
+use crate::{ClientGroup, LabError, Limits, Qdisc, RateChange, RunSpec, ipv6, line};
 
 /// The settings of an experiment file at one point, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -42,7 +43,8 @@ pub struct Experiment {
     #[serde(deserialize_with = "rate")]
     pub link: Rate,
     /// The uplink rate configured in Weir for runs that do not specify one, if it is not the link's rate.
-    pub told: Option<Told>,
+    #[serde(default, deserialize_with = "maybe_parsed")]
+    pub told: Option<UplinkRate>,
     /// The requests. In a file the load's keys are among the others.
     pub load: Load,
     /// The limits of the kernel and the server: queues, timeouts, workers.
@@ -151,8 +153,8 @@ impl Experiment {
     }
 
     /// The uplink rate configured in Weir for this run.
-    pub(crate) fn told_to(&self, run: &RunSpec) -> Told {
-        run.told.as_ref().or(self.told.as_ref()).cloned().unwrap_or_else(|| Told::rate(self.link))
+    pub(crate) fn told_to(&self, run: &RunSpec) -> UplinkRate {
+        run.told.or(self.told).unwrap_or(UplinkRate::Told(self.link))
     }
 
     /// Keeps only the named runs. The error names the unknown run and lists the existing ones.
