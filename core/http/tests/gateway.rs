@@ -322,6 +322,13 @@ fn cookies_are_one_line() {
     assert_eq!(request.view().values("cookie").collect::<Vec<_>>(), [b"a=1; b=2"]);
     let head = encoded(&request.view(), &Gateway { version: (2, 0), ..gateway() });
     assert!(head.starts_with("GET / HTTP/1.1\r\nHost: a\r\nx: y\r\nCookie: a=1; b=2\r\nX-Forwarded-For"), "{head}");
+    for (lines, expected) in [
+        ("Cookie: a=1\r\nCookie:\r\nCookie: b=2\r\n", &["a=1; b=2"][..]),
+        ("Cookie:\r\nCookie: a=1\r\nCookie: \r\n", &["a=1"]),
+        ("Cookie:\r\n", &[]),
+    ] {
+        assert_eq!(values(&forwarded(&with(lines), &gateway()), "cookie"), expected, "{lines}");
+    }
 }
 
 /// The head of a WebSocket's opening, with these lines in addition.

@@ -43,7 +43,7 @@ fn a_whole_head() {
 /// The defaults are those that the fields of [`ResponseLimits`] document.
 #[test]
 fn default_limits() {
-    assert_eq!(ResponseLimits::default(), ResponseLimits { head: LIMITS, interim_max: 16 });
+    assert_eq!(ResponseLimits::default(), ResponseLimits { head: LIMITS, interim_max: 1000 });
 }
 
 /// RFC 9112 section 6.3, and whether the connection persists.

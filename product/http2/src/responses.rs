@@ -9,6 +9,9 @@ use http::gateway::ResponseBuilder;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead};
 use http::{Method, PeerLength, Trailers};
 
+/// The maximum number of heads of one response that the caller has not taken.
+const UNREAD_MAX: usize = 16;
+
 /// The response on one stream.
 #[derive(Debug)]
 struct Response {
@@ -41,7 +44,7 @@ pub struct Responses {
 
 impl Response {
     fn take_head(&mut self, head: UpstreamHead, ends_stream: bool, interim_max: u32) -> Result<(), UpstreamFault> {
-        if head.is_interim() && self.interim == interim_max {
+        if head.is_interim() && (self.interim == interim_max || self.heads.len() >= UNREAD_MAX) {
             return Err(UpstreamFault("interim responses without end"));
         }
         self.interim += u32::from(head.is_interim());

@@ -127,7 +127,10 @@ fn end_to_end<'a, I: Iterator<Item = &'a [u8]>>(
         } else if !name.eq_ignore_ascii_case(b"cookie") {
             out.field(name, value);
         } else if !std::mem::replace(&mut has_cookie, true) {
-            out.joined(b"Cookie", request.values("cookie"), b"; ");
+            let values = || request.values("cookie").filter(|value| !value.is_empty());
+            if values().next().is_some() {
+                out.joined(b"Cookie", values(), b"; ");
+            }
         }
     }
 }

@@ -27,13 +27,14 @@ pub use head::parse_response;
 pub struct ResponseLimits {
     /// Limits of each head, including those of interim responses.
     pub head: Limits,
-    /// Maximum number of interim responses before the final one; the caller counts them. Default 16.
+    /// Maximum number of interim responses before the final one; the caller counts them. Default 1000: a program
+    /// may report every few seconds that it still works (102).
     pub interim_max: u32,
 }
 
 impl From<Limits> for ResponseLimits {
     fn from(head: Limits) -> ResponseLimits {
-        ResponseLimits { head, interim_max: 16 }
+        ResponseLimits { head, interim_max: 1000 }
     }
 }
 
