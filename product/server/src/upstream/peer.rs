@@ -10,8 +10,11 @@ use super::upstream_places::EndpointPlaces;
 /// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
 /// each request beyond that number would need a new connection.
 const IDLE_MAX: usize = 256;
-/// The time for which an upstream that could not be reached is avoided, if there is another.
+/// The time for which an upstream that could not be reached is avoided, if there is another. It doubles with each failure
+/// that follows such a time, because the request that finds the failure may wait for `connect_timeout`.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
+/// The maximum number of times that this time doubles, to 40 s.
+const DOUBLINGS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub struct Peer {
@@ -25,6 +28,8 @@ pub struct Peer {
     /// The places at the upstream, shared by all workers.
     pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
+    /// The number of failures in a row, each after the time that followed the one before.
+    failures: u32,
     /// The number of the last choice of this upstream.
     pub chosen: u64,
     /// The number of streams that the last HTTP/2 connection allowed. A new connection is assumed to allow as many
@@ -36,7 +41,7 @@ impl Peer {
     pub fn new(endpoint: Endpoint, places: Arc<EndpointPlaces>) -> Peer {
         let name = endpoint.to_string().into();
         let (idle, shared, down_until) = (Vec::new(), Vec::new(), Nanos::ZERO);
-        Peer { endpoint, name, idle, shared, places, down_until, chosen: 0, streams_max: None }
+        Peer { endpoint, name, idle, shared, places, down_until, failures: 0, chosen: 0, streams_max: None }
     }
 
     /// The load from all workers, as a sort key: an upstream that could not be reached sorts after all others.
@@ -73,16 +78,22 @@ impl Peer {
     }
 
     pub fn on_unreachable(&mut self, now: Nanos) {
-        self.down_until = now + DOWN_FOR;
+        // Requests that were under way together fail together.
+        if now >= self.down_until {
+            let span = Nanos(DOWN_FOR.0 << self.failures.min(DOUBLINGS_MAX));
+            (self.down_until, self.failures) = (now + span, self.failures + 1);
+        }
     }
 
     pub fn on_reached(&mut self) {
-        self.down_until = Nanos::ZERO;
+        (self.down_until, self.failures) = (Nanos::ZERO, 0);
     }
 
     /// Returns true if the entry has nothing worth keeping, apart from transfers.
     pub fn is_unused(&self, now: Nanos) -> bool {
-        self.idle.is_empty() && self.shared.is_empty() && now >= self.down_until
+        // The failures of one that was chosen again are remembered for a while.
+        let is_forgiven = self.failures == 0 || now >= self.down_until + Nanos(DOWN_FOR.0 << DOUBLINGS_MAX);
+        self.idle.is_empty() && self.shared.is_empty() && is_forgiven
     }
 }
 
@@ -117,5 +128,23 @@ mod tests {
         assert_eq!(peer.load(now + DOWN_FOR), (false, 0));
         peer.on_reached();
         assert_eq!(peer.load(now), (false, 0));
+    }
+
+    /// One of two addresses that stays dead cost a request its `connect_timeout` every five seconds.
+    #[test]
+    fn one_that_fails_again_is_avoided_for_longer() {
+        let (mut peer, mut now) = (peer(), Nanos::from_secs(7));
+        for seconds in [5, 10, 20, 40, 40] {
+            // Ten requests were under way.
+            (0..10).for_each(|later| peer.on_unreachable(now + Nanos(later)));
+            let span = Nanos::from_secs(seconds);
+            assert!(peer.load(now + span - Nanos(1)).0 && !peer.load(now + span).0, "{seconds} s");
+            assert!(!peer.is_unused(now + span), "its failures are remembered");
+            now = now + span;
+        }
+        assert!(peer.is_unused(now + Nanos::from_secs(40)));
+        peer.on_reached();
+        peer.on_unreachable(now);
+        assert!(!peer.load(now + DOWN_FOR).0);
     }
 }
