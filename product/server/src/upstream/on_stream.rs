@@ -73,6 +73,8 @@ impl OnStream<'_> {
             };
             if !head.is_interim() {
                 transfer.begin_body(&head);
+                // A tunnel may be silent for longer than a response.
+                transfer.deadline.set(now, transfer.patience());
                 return Ok(Some(head));
             }
             let bytes = head.fields().map(|(name, value)| name.len() + value.len()).sum();

@@ -140,7 +140,7 @@ mod tests {
             let span = Nanos::from_secs(seconds);
             assert!(peer.load(now + span - Nanos(1)).0 && !peer.load(now + span).0, "{seconds} s");
             assert!(!peer.is_unused(now + span), "its failures are remembered");
-            now = now + span;
+            now += span;
         }
         assert!(peer.is_unused(now + Nanos::from_secs(40)));
         peer.on_reached();

@@ -61,10 +61,25 @@ impl BodySource for Content {
     }
 }
 
+/// Bytes of a body that does not end with them.
+struct Unended(Vec<u8>);
+
+impl BodySource for Unended {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        let bytes = self.0.len().min(bytes_max);
+        into.extend_from_slice(&self.0[..bytes]);
+        if bytes == self.0.len() { Supply::Later } else { Supply::More }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.0.drain(..bytes);
+    }
+}
+
 impl Far {
     fn new(streams_max: u32, is_refused: bool, is_late: Rc<Cell<bool>>) -> Far {
         Far {
-            session: RefCell::new(Session::new(&Settings { streams_max, ..Settings::default() })),
+            session: RefCell::new(Session::new(&Settings { streams_max, has_tunnels: true, ..Settings::default() })),
             said: RefCell::default(),
             asked: RefCell::default(),
             bodies: RefCell::default(),
@@ -106,8 +121,15 @@ impl Far {
         session.write(stream, 1 << 20, content, &mut said);
     }
 
+    /// Accepts a WebSocket, and sends its first bytes.
+    fn open(&self, stream: u32, bytes: &[u8]) {
+        let (mut session, mut said) = (self.session.borrow_mut(), self.said.borrow_mut());
+        assert!(session.respond(stream, &head(HttpStatus::OK), true));
+        session.write(stream, 1 << 20, &mut Unended(bytes.to_vec()), &mut said);
+    }
+
     /// Sends more of a body.
-    fn go_on(&self, stream: u32, content: &mut Content) {
+    fn go_on(&self, stream: u32, content: &mut dyn BodySource) {
         self.session.borrow_mut().write(stream, 1 << 20, content, &mut self.said.borrow_mut());
     }
 
@@ -219,23 +241,27 @@ impl Bench {
         let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
         let parsed = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
         assert!(takes_trailers(&parsed.request));
-        let gateway = Gateway {
-            client: [127, 0, 0, 1].into(),
-            client_port: None,
-            is_secure: false,
-            is_trusted: false,
-            claimed_client: None,
-            host: None,
-            version: (1, 1),
-            is_upgrade: false,
-            websocket_key: None,
-            changes: &[],
-        };
+        let gateway = gateway();
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let (group, method, account) = (Arc::clone(&self.group), parsed.request.method, &self.account);
         let client = ClientConnection::new(account);
         let transfer =
             Transfer::new(ExchangeId::new(number, 0), group, method, fields, body, account, client).unbuffered();
+        self.begin(number, transfer);
+    }
+
+    /// Asks for a WebSocket.
+    fn ask_websocket(&mut self, number: u64) {
+        let bytes = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let parsed = parse_request(bytes, &http::Limits::default()).unwrap().expect("a whole head");
+        let fields = Head::Fields(RequestHead::of_websocket(&parsed.request, &gateway(), "http"));
+        let (group, id, client) =
+            (Arc::clone(&self.group), ExchangeId::new(number, 0), ClientConnection::new(&self.account));
+        let transfer = Transfer::new(id, group, Method::Get, fields, NONE, &self.account, client);
+        self.begin(number, transfer.upgrading(true, None, Some((*ACCEPT, bytes.to_vec()))));
+    }
+
+    fn begin(&mut self, number: u64, transfer: Transfer) {
         self.came.insert(number, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);
@@ -318,10 +344,26 @@ impl Bench {
     }
 }
 
+fn gateway() -> Gateway<'static> {
+    Gateway {
+        client: [127, 0, 0, 1].into(),
+        client_port: None,
+        is_secure: false,
+        is_trusted: false,
+        claimed_client: None,
+        host: None,
+        version: (1, 1),
+        is_upgrade: false,
+        websocket_key: None,
+        changes: &[],
+    }
+}
+
 fn content(bytes: usize) -> Content {
     Content((0..bytes).map(|at| (at * 31 % 251) as u8).collect(), None)
 }
 
+const ACCEPT: &[u8; 28] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const NONE: BodyLength = BodyLength::None;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
@@ -646,4 +688,66 @@ fn a_request_is_held_by_its_upstream() {
     push_all(&mut bench, &mut pushed);
     assert!(pushed < 250_000, "{pushed} bytes");
     assert!(bench.alive_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.alive_bytes(1));
+}
+
+/// One that said nothing after its opening was once cut off after `read_timeout`.
+#[test]
+fn a_websocket_waits_for_the_settings_of_its_upstream_and_may_be_silent() {
+    let mut bench = Bench::new(10);
+    bench.is_late.set(true);
+    bench.ask_websocket(1);
+    let far = bench.far(0);
+    assert!(far.asked.borrow().is_empty(), "its upstream may not take it");
+    bench.is_late.set(false);
+    bench.turn();
+    assert_eq!(*far.asked.borrow(), [1]);
+    far.open(1, b"hello");
+    bench.turn();
+    let head = bench.came[&1].head.clone().expect("it is open");
+    assert_eq!((head.status.0, head.framing), (101, Framing::Upgraded));
+    assert_eq!(head.values("sec-websocket-accept").collect::<Vec<_>>(), [ACCEPT]);
+    assert!(bench.came[&1].body == b"hello" && bench.is_under_way(1));
+    bench.now += bench.group.read_timeout + bench.group.read_timeout;
+    assert!(bench.upstreams.late(&bench.net, bench.now).is_empty(), "it may be silent");
+    bench.push(1, b"from the client", false);
+    assert_eq!(far.bodies.borrow()[&1], b"from the client");
+    assert!(far.closed.borrow().is_empty());
+    bench.push(1, b"", true);
+    bench.now += bench.group.read_timeout;
+    assert_eq!(bench.upstreams.late(&bench.net, bench.now).len(), 1, "its client has ended");
+}
+
+#[test]
+fn a_websocket_that_opens_and_says_nothing_may_be_silent() {
+    let mut bench = Bench::new(10);
+    bench.ask_websocket(1);
+    bench.far(0).open(1, b"");
+    bench.turn();
+    assert!(bench.came[&1].head.is_some() && bench.is_under_way(1));
+    bench.now += bench.group.read_timeout + bench.group.read_timeout;
+    assert!(bench.upstreams.late(&bench.net, bench.now).is_empty());
+}
+
+#[test]
+fn a_websocket_ends_with_its_stream_and_takes_no_more_than_its_window() {
+    let mut bench = Bench::new(10);
+    (1..4).for_each(|number| bench.ask_websocket(number));
+    let far = bench.far(0);
+    for stream in [1, 3, 5] {
+        far.open(stream, b"hello");
+    }
+    bench.turn();
+    far.say(RST_STREAM, 1, &[0, 0, 0, 8]);
+    bench.turn();
+    assert!(matches!(bench.end(1), TransferStep::Failed(Fault::Reset(8))), "{:?}", bench.end(1));
+    // The client of the second does not read.
+    bench.came.get_mut(&2).unwrap().portion = Some(0);
+    far.go_on(3, &mut Unended(vec![7; 4 << 20]));
+    bench.turn();
+    assert!(bench.alive_bytes(2) <= 2 * http2::BODY_BYTES_MAX, "{} bytes", bench.alive_bytes(2));
+    let at = bench.upstreams.of(ExchangeId::new(3, 0)).expect("it is open");
+    bench.upstreams.end(&bench.net, bench.now, at, false);
+    bench.turn();
+    assert_eq!(*far.closed.borrow(), [5], "the third's client has left, and the second stays");
+    assert!(bench.is_under_way(2));
 }
