@@ -59,10 +59,14 @@ impl Addresses {
         self.sources.iter().filter_map(Source::name)
     }
 
-    /// Updates the addresses of the names. Returns true if they have changed.
+    /// Updates the addresses of the names. Returns true if they have changed. Names that a reload has dropped keep their
+    /// last addresses, for the requests that are still under way.
     pub fn renew(&self, names: &Names) -> bool {
         let endpoints: Arc<[Endpoint]> = self.sources.iter().flat_map(|source| source.endpoints(names)).collect();
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        if endpoints.is_empty() {
+            return false;
+        }
         let is_other = *now != endpoints;
         *now = endpoints;
         is_other
@@ -193,5 +197,8 @@ mod tests {
         assert!(addresses.renew(&late) && !addresses.renew(&late), "the second time nothing is new");
         assert_eq!(shown(), ["unix:/a", "198.18.0.1:80", "198.18.0.2:80", "h2c://[::1]:2"]);
         assert!(addresses.remarks(&late).is_empty());
+        let named = Addresses::of_all(&to[1..2], None, None, &late);
+        late.renew(&[]);
+        assert!(!named.renew(&late) && named.now().len() == 2, "a reload has dropped the name");
     }
 }

@@ -56,6 +56,10 @@ pub struct ClientConnection {
     pub is_awaited: bool,
 }
 
+/// The maximum time for which a request waits for the names of its upstreams. A resolver that is away must not delay the
+/// error of an upstream that is away too.
+const NAMES_WITHIN: Nanos = Nanos::from_secs(2);
+
 /// The number of bytes by which the body of a request may still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyAllowance {
@@ -201,10 +205,10 @@ impl Transfer {
         self.deadline.set(now, self.group.read_timeout);
     }
 
-    /// Makes the transfer wait for the names of its upstreams, for as long as for a connection.
+    /// Makes the transfer wait for the names of its upstreams, for no longer than for a connection.
     pub(super) fn wait_for_names(&mut self, now: Nanos) {
         (self.queued.hold, self.queued.has_looked_up) = (Hold::Names, true);
-        self.deadline.set(now, self.group.connect_timeout);
+        self.deadline.set(now, self.group.connect_timeout.min(NAMES_WITHIN));
     }
 
     /// Returns true if the request may be sent to another address after this fault, and has not waited for one before.
