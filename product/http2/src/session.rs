@@ -302,7 +302,7 @@ impl Session {
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let is_open = self.framer.engine.respond(stream, head, has_body);
         if is_open && !has_body && self.framer.engine.has_whole_request(stream) == Some(false) {
-            self.framer.engine.hooks().bodies.remove(stream);
+            self.leave_body(stream);
             self.early.push(stream);
         }
         is_open
@@ -327,9 +327,11 @@ impl Session {
     /// Ends the request of a complete response, whose remaining body is not wanted.
     fn end_request(&mut self, stream: u32, out: &mut Vec<u8>) {
         if self.framer.engine.has_whole_request(stream) == Some(false) {
-            self.framer.engine.hooks().bodies.remove(stream);
+            // A client that waits for its window reads the answer first, if the window opens by what was not read.
+            self.leave_body(stream);
             self.early.push(stream);
             self.reset_early(out);
+            self.control(out);
         }
     }
 

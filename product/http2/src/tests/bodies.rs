@@ -329,6 +329,24 @@ fn the_rest_of_a_body_may_be_left() {
     assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
 }
 
+/// An upload whose program answered early, for example with 413, was reset in the same moment: its window was shut by
+/// bytes that nobody would read. curl 7.88 then told of an error and not of the answer.
+#[test]
+fn a_client_whose_window_is_shut_reads_its_answer_before_it_is_stopped() {
+    let mut client = Client::posting(&[1]);
+    (0..3).for_each(|_| client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap());
+    client.say(&data(0, 1, &[7; WINDOW_BYTES - 3 * FRAME_BYTES_MAX])).unwrap();
+    assert!(client.session.respond(1, &head(Status::CONTENT_TOO_LARGE), true));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    let frames = client.frames();
+    let is_of = |kind: u8| frames.iter().any(|frame| (frame.0, frame.2) == (kind, 1));
+    assert!(is_of(WINDOW_UPDATE) && !is_of(RST_STREAM), "{frames:?}");
+    // One that goes on all the same is stopped.
+    (0..3).for_each(|_| client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap());
+    client.say(&data(0, 1, &[7; 1000])).unwrap();
+    assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
+}
+
 /// Streams that we have reset have no window any more; the connection's window opens all the same.
 #[test]
 fn late_parts_of_bodies_do_not_shut_the_connection() {
