@@ -306,13 +306,15 @@ fn via_tells_the_clients_version_behind_others() {
 
 #[test]
 fn cookies_are_one_line() {
-    let pushed: [(&[u8], &[u8]); 7] = [
+    let pushed: [(&[u8], &[u8]); 9] = [
         (b":method", b"GET"),
         (b":scheme", b"https"),
         (b":path", b"/"),
         (b":authority", b"a"),
+        (b"cookie", b""),
         (b"cookie", b"a=1"),
         (b"x", b"y"),
+        (b"cookie", b""),
         (b"cookie", b"b=2"),
     ];
     let mut builder = RequestBuilder::new(Limits::default(), false);

@@ -163,9 +163,10 @@ fn fields(out: &mut Vec<u8>, request: &Request, script: &Script) {
             field(out, name, value);
             continue;
         }
-        let between: &[u8] = if is_same(b"cookie") { b"; " } else { b", " };
+        let is_cookie = is_same(b"cookie");
         let values = all[at..].iter().filter(|(other, _)| is_same(other)).map(|(_, value)| *value);
-        let value = values.collect::<Vec<_>>().join(between);
+        let values = values.filter(|value| !is_cookie || !value.is_empty());
+        let value = values.collect::<Vec<_>>().join(if is_cookie { &b"; "[..] } else { b", " });
         field(out, name, &value);
     }
 }
@@ -305,7 +306,7 @@ mod tests {
     fn a_program_is_told_everything_once() {
         let long = "x".repeat(70_000 / 2);
         let lines = format!(
-            "Content-Type: a/b\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\nCookie: a=1\r\nCookie: b=2\r\nProxy: evil\r\nX_A: 3\r\n\
+            "Content-Type: a/b\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\nCookie: a=1\r\nCookie:\r\nCookie: b=2\r\nProxy: evil\r\nX_A: 3\r\n\
              Connection: x-hop\r\nX-Hop: 1\r\nX-Forwarded-For: 1.2.3.4\r\nExpect: 100-continue\r\nX-Long: {long}\r\n"
         );
         let all = asked(&lines, &script());

@@ -261,7 +261,8 @@ impl RequestBuilder {
         match &mut self.cookie {
             None => self.cookie = Some(value.to_vec()),
             Some(crumbs) => {
-                crumbs.extend_from_slice(BETWEEN_CRUMBS);
+                let between = if crumbs.is_empty() || value.is_empty() { b"" } else { BETWEEN_CRUMBS };
+                crumbs.extend_from_slice(between);
                 crumbs.extend_from_slice(value);
             }
         }
