@@ -60,7 +60,7 @@ impl Attempt {
             Fault::TooSlow(_) => self.is_unconnected(fault, request),
             _ => false,
         };
-        may_do_no_harm && !request.is_refused && !self.is_last(fault, request, endpoints)
+        may_do_no_harm && !request.has_dropped && !self.is_last(fault, request, endpoints)
     }
 
     /// Returns true if no connection could be made, so that nothing of the request was sent.

@@ -49,7 +49,7 @@ impl<S: Stream> OnConnection<'_, S> {
         transfer.outbound.forget_sent();
         let out = &mut transfer.outbound;
         let ends = transfer.inbound.tunnel.is_open && out.is_whole && out.is_sent();
-        if ends && !std::mem::replace(&mut out.has_ended, true) {
+        if ends && !std::mem::replace(&mut transfer.inbound.tunnel.has_client_ended, true) {
             self.wire.finish();
             transfer.deadline.hasten(now, transfer.patience());
         }

@@ -53,6 +53,8 @@ impl OnStream<'_> {
                     break;
                 }
                 Stop::Source | Stop::Window | Stop::StreamWindow => break,
+                // Another attempt needs the whole body.
+                Stop::Closed if self.session.closed(self.stream) == Some(Closed::Refused) => break,
                 // The upstream may have answered before.
                 Stop::Closed | Stop::Failed => transfer.outbound.is_refused = true,
             }
@@ -141,7 +143,7 @@ impl OnStream<'_> {
 fn end(transfer: &mut Transfer, now: Nanos) {
     transfer.outbound.of_stream.iter_mut().for_each(|of_stream| of_stream.is_ended = true);
     if transfer.is_tunnel() {
-        transfer.outbound.has_ended = true;
+        transfer.inbound.tunnel.has_client_ended = true;
         transfer.deadline.hasten(now, transfer.patience());
     }
 }

@@ -100,12 +100,12 @@ pub struct Outbound {
     pub forgotten_bytes: u64,
     /// True if the upstream takes no more of the request.
     pub is_refused: bool,
+    /// True if a part of the request was dropped because the upstream takes no more, so that it cannot be sent again.
+    pub has_dropped: bool,
     /// The time at which the last byte was sent.
     pub sent_at: Nanos,
     /// The maximum number of bytes of the body that may wait.
     pub bytes_max: usize,
-    /// True if the upstream was told that the client has ended its side; only for a tunnel whose sides end separately.
-    pub has_ended: bool,
     /// True if the beginning of the body is gathered before the request is passed on.
     pub is_buffered: bool,
 }
@@ -146,9 +146,9 @@ impl Outbound {
             of_stream,
             forgotten_bytes: 0,
             is_refused: false,
+            has_dropped: false,
             sent_at: Nanos::ZERO,
             bytes_max: REQUEST_BODY_BYTES_MAX,
-            has_ended: false,
             is_buffered: true,
         }
     }
@@ -188,6 +188,7 @@ impl Outbound {
                 }
             }
         }
+        self.has_dropped |= self.is_refused;
         self.is_whole |= is_last;
     }
 
@@ -208,7 +209,7 @@ impl Outbound {
 
     /// Restarts the request from its first byte.
     pub fn rewind(&mut self) {
-        self.at = 0;
+        (self.at, self.is_refused) = (0, false);
         if let Some(of_stream) = &mut self.of_stream {
             (of_stream.is_begun, of_stream.is_ended) = (false, !of_stream.has_body);
         }

@@ -272,6 +272,29 @@ fn what_may_have_been_done_is_not_asked_twice() {
     assert!(!get(true).may_repeat(&Fault::TooSlow("x")));
 }
 
+/// An idle connection that its upstream closes while a PUT is being sent: such requests once had 502.
+#[test]
+fn what_was_being_sent_when_its_idle_connection_broke_is_sent_again_if_it_is_whole() {
+    for (method, is_whole, may_repeat) in
+        [(Method::Put, true, true), (Method::Put, false, false), (Method::Post, true, false)]
+    {
+        let (mut transfer, mut ready, wire) =
+            (transfer(method, BodyLength::Known(5.into())), READY, Wire::of(b"", &[]));
+        transfer.connect(0, true, Nanos::ZERO);
+        transfer.push_request(b"hello", is_whole);
+        for takes in [Some(3), None] {
+            *wire.takes.borrow_mut() = takes;
+            over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
+            ready = READY;
+        }
+        assert!(transfer.outbound.is_refused);
+        transfer.push_request(b" world", true);
+        assert_eq!(transfer.may_repeat(&Fault::Closed), may_repeat, "{method:?} {is_whole}");
+        transfer.connect(1, false, Nanos::ZERO);
+        assert!(!transfer.outbound.is_refused && transfer.outbound.at == 0);
+    }
+}
+
 /// If an upstream has closed an idle connection, a short PUT or DELETE can be repeated; the part sent of a long one is
 /// lost.
 #[test]

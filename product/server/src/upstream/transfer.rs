@@ -221,7 +221,7 @@ impl Transfer {
             }
             _ => false,
         };
-        let is_open = !self.inbound.has_come && !self.outbound.is_refused;
+        let is_open = !self.inbound.has_come && !self.outbound.has_dropped;
         is_harmless && is_open && !self.queued.has_looked_up && !self.is_probe()
     }
 
@@ -300,7 +300,7 @@ impl Transfer {
 
     /// The maximum time for which the upstream may be silent.
     pub(super) fn patience(&self) -> Nanos {
-        self.inbound.tunnel.patience(self.outbound.has_ended, self.group.read_timeout)
+        self.inbound.tunnel.patience(self.group.read_timeout)
     }
 
     /// The number of bytes of the request's body that are accepted now.

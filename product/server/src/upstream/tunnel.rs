@@ -20,6 +20,8 @@ pub struct Tunnel {
     pub accept: Option<[u8; ACCEPT_BYTES]>,
     /// The tunnel is established.
     pub is_open: bool,
+    /// True if the upstream was told that the client has ended its side.
+    pub has_client_ended: bool,
     /// The WebSocket is to be opened on a stream of HTTP/2.
     pub on_stream: Option<Box<OnStream>>,
 }
@@ -53,7 +55,7 @@ impl Tunnel {
 
     /// The maximum time for which the upstream may be silent. In a tunnel whose client has ended its side, it is no
     /// longer than in a response.
-    pub fn patience(&self, has_client_ended: bool, read_timeout: Nanos) -> Nanos {
-        if self.is_open && !has_client_ended { IDLE_FOR } else { read_timeout }
+    pub fn patience(&self, read_timeout: Nanos) -> Nanos {
+        if self.is_open && !self.has_client_ended { IDLE_FOR } else { read_timeout }
     }
 }

@@ -484,6 +484,26 @@ fn what_was_refused_is_asked_again_whatever_its_method() {
     assert_eq!(bench.status_of_failure(3), 502);
 }
 
+/// A part of its body waited for its window or for room when it was refused. Such requests once had 502.
+#[test]
+fn what_was_refused_in_the_middle_of_its_body_is_asked_again() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", BodyLength::Unknown);
+    let (far, body) = (bench.far(0), content(70_000).0);
+    far.is_silent.set(true);
+    bench.push(1, &body[..60_000], false);
+    bench.push(1, &body[60_000..65_535], false);
+    bench.push(1, &body[65_535..], true);
+    far.say(GOAWAY, 0, &[0; 8]);
+    bench.turn();
+    assert!(bench.is_under_way(1), "{:?}", bench.end(1));
+    let other = bench.far(1);
+    assert!(other.bodies.borrow()[&1] == body, "{} bytes", other.bodies.borrow()[&1].len());
+    other.answer(1, HttpStatus::OK, &mut content(5));
+    bench.turn();
+    bench.assert_whole(1, &content(5).0);
+}
+
 #[test]
 fn an_upstream_that_leaves_ends_what_it_has_begun_and_others_are_asked_elsewhere() {
     let mut bench = Bench::new(100);
