@@ -14,6 +14,9 @@ const INTERVALS_MAX: usize = 40;
 const RATE_BYTES_MIN: u64 = 24 * 1514;
 /// The minimum time for a measurement of a rate, because acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
+/// The minimum time for a measurement by which a pace may rise. On a slow line, all intervals together take many
+/// seconds, in which the pace was lower.
+const LATELY: Nanos = Nanos::from_secs(4);
 /// The maximum time after which all bytes sent are assumed to have arrived. If the longest path is shorter, its time is
 /// used.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
@@ -237,6 +240,18 @@ impl History {
     /// Sums the most recent intervals in a row that used this much of the pace.
     pub fn filled(&self, used_permille_min: u64) -> Run {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
+    }
+
+    /// Sums the same intervals over the last `LATELY`. The whole run may have begun at a much lower pace.
+    pub fn filled_lately(&self, used_permille_min: u64) -> Run {
+        let mut run = Run::default();
+        for interval in self.known().take_while(|interval| interval.used_permille >= used_permille_min) {
+            run += interval.run;
+            if run.is_enough() && run.lasted >= LATELY {
+                break;
+            }
+        }
+        run
     }
 
     /// Sums the known intervals that began since `began`, and returns whether a response waited all that time.

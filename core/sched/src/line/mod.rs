@@ -323,7 +323,7 @@ impl Estimator {
             self.losses.restart(now, charged);
             next.min(self.growth_max(pace))
         } else if next <= self.history.carried_peak() / 10 * 9 {
-            next.min(arrived / 1000 * (1000 + permille))
+            next.min(self.history.rate(&self.history.filled_lately(BUSY_PERMILLE)) / 1000 * (1000 + permille))
         } else {
             // Beyond the rate seen to arrive, no pace is safe for long.
             let most_permille = if self.unseen.fall.is_slow() { SLOW_STEP_PERMILLE } else { STEP_PERMILLE };
