@@ -240,6 +240,8 @@ static __always_inline void note_leaving(struct path *path, struct step *step, e
 	}
 	if (segment_bytes > path->segment_bytes)
 		path->segment_bytes = segment_bytes;
+	// What passed elsewhere, or before this flow was seen, counts neither as sent nor as acknowledged.
+	path->acked_seq += step->seq - path->next_seq;
 	path->next_seq = step->seq + step->bytes;
 	if (path->opened_ns)
 		return;
@@ -253,7 +255,7 @@ static __always_inline void end_trip(struct path *path, __u64 now)
 	__u32 rtt_us = micros_between(path->opened_ns, now);
 
 	path->rtt_us = path->rtt_us && rtt_us > path->rtt_us ? path->rtt_us + (rtt_us - path->rtt_us) / 2 : rtt_us;
-	if (!path->least_us || rtt_us < path->least_us)
+	if (path->least_us && rtt_us < path->least_us)
 		path->least_us = rtt_us;
 	path->tripped_ns = now;
 	path->opened_ns = 0;

@@ -192,7 +192,7 @@ impl Path {
                 ..TcpInfo::default()
             },
             // The place of these bytes is not known; they are divided by the bytes that each flow has in flight.
-            below_bytes: whole(outstanding),
+            below_bytes: whole(outstanding.saturating_sub(self.sacked_bytes.into())),
         }
     }
 }

@@ -59,14 +59,15 @@ fn what_leaves_and_is_acknowledged_is_counted_with_its_round_trip() {
         let info = sent.info;
         assert_eq!((info.sent_bytes, info.acked_bytes, info.retransmitted_bytes), (5600, 1400, 0));
         assert_eq!((info.segment_bytes, info.unacked_segments, info.has_timestamps), (PAYLOAD, 3, false));
-        assert!(info.min_rtt_us > 0 && (info.rtt_us == 0 || info.rtt_us == info.min_rtt_us), "{info:?}");
+        // Later round trips include a wait in the bands.
+        assert_eq!(info.min_rtt_us, 0, "without a handshake");
         // This acknowledges bytes that were never sent.
         arrive(site, &acknowledgement(1, 5000 + 9 * PAYLOAD, PLAIN));
         assert_eq!(only(&watch).info.acked_bytes, 1400);
         // Nothing has left since then, so no round trip is open.
         arrive(site, &acknowledgement(1, 5000 + 4 * PAYLOAD, PLAIN));
         let all = only(&watch).info;
-        assert_eq!((all.acked_bytes, all.unacked_segments, all.min_rtt_us), (5600, 0, info.min_rtt_us));
+        assert_eq!((all.acked_bytes, all.unacked_segments), (5600, 0));
         assert_eq!(only(&watch).cookie, sent.cookie);
         // If acknowledgements are seen, a flow counts from its first packet on.
         leave(site, &segment(2, 5000));
@@ -108,9 +109,12 @@ fn what_is_sent_again_ends_no_round_trip() {
         let info = only(&watch).info;
         assert_eq!((info.sent_bytes, info.retransmitted_bytes, info.acked_bytes), (4200, 1400, 2800));
         assert_eq!((info.rtt_us, info.min_rtt_us), (0, 0));
-        leave(site, &segment(1, 7800));
-        arrive(site, &acknowledgement(1, 9200, PLAIN));
-        assert!(only(&watch).info.min_rtt_us > 0);
+        // On a busy processor the round trip may be an old one when it is read.
+        let has_round_trip = (0..10).any(|nth| {
+            exchange(site, 1, 7800 + nth * PAYLOAD);
+            only(&watch).info.rtt_us > 0
+        });
+        assert!(has_round_trip);
     });
 }
 
@@ -172,6 +176,24 @@ fn segments_beyond_a_gap_have_arrived() {
     });
 }
 
+/// A flow that is first seen while it recovers from losses, as after an attach, goes on after bytes that left before.
+#[test]
+fn what_passed_elsewhere_counts_neither_as_sent_nor_as_acknowledged() {
+    at_tcx(|site, watch| {
+        let nth = |nth: u32| 5000 + nth * PAYLOAD;
+        exchange(site, 1, nth(0));
+        for at in [1, 5, 8] {
+            leave(site, &segment(1, nth(at)));
+        }
+        let segments = || (only(&watch).info.sent_bytes / 1400, only(&watch).info.acked_bytes / 1400);
+        assert_eq!(segments(), (4, 1));
+        arrive(site, &acknowledgement(1, nth(9), PLAIN));
+        assert_eq!(segments(), (4, 4));
+        leave(site, &segment(1, nth(9)));
+        assert_eq!((segments(), only(&watch).info.unacked_segments), ((5, 4), 1));
+    });
+}
+
 /// Sends a segment, and lets it be acknowledged.
 fn exchange(site: &Site, client: u8, seq: u32) {
     leave(site, &segment(client, seq));
@@ -216,7 +238,7 @@ fn flows_over_ipv6_are_followed() {
         arrive(site, &ethernet(&[], IPV6, &packet));
         let v6 = only(&watch);
         assert_eq!((v6.is_ipv6, v6.client[..4].to_vec(), v6.client[15]), (true, vec![0x20, 1, 0xd, 0xb8], 9));
-        assert!(v6.info.acked_bytes == 1400 && v6.info.min_rtt_us > 0, "{v6:?}");
+        assert_eq!((v6.info.acked_bytes, v6.info.unacked_segments), (1400, 0));
     });
 }
 
