@@ -6,12 +6,9 @@
 //! show our own queue as the line's, and the pace would fall until nothing waits here. So three things are corrected.
 //! First, bytes count as sent once they have left the bands. They are counted for all connections together, because
 //! most connections have a few packets, of which one too many is a third. Second, bytes sent again after a timeout are
-//! not lost if packets waited here. Third, while packets wait here, a round trip is the part beyond the interface,
-//! taken as the minimum of three estimates that each err upwards. The kernel's round trip includes the bands. By
-//! Little's law, the bytes that the connection has in flight beyond the bands, divided by its rate of acknowledgement,
-//! give the second, which lags while the connection begins. The same for all connections together is sharper, and
-//! includes the slow links of some. The waiting bytes are divided between the connections by the memory that each has
-//! below TCP.
+//! not lost if packets waited here. Third, a connection whose packets wait here has the minimum round trip of its own,
+//! to which is added the delay that the bytes of all connections have beyond the interface ([`super::beyond`]). The
+//! waiting bytes are divided between the connections by the memory that each has below TCP.
 //!
 //! Flows that are only forwarded are in the same list, as the classifier sees them pass. TCP of this host notices that
 //! a band refuses a packet. TCP of another host does not, and sends it again, which is not a loss of the line.
@@ -23,8 +20,8 @@ use sched::line::{Bounds, Change, Estimator, Look, Looks, Seen, Status};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use super::handed::{Below, Handed, Here, part};
-use super::stay::{Stay, Stays};
+use super::beyond::Beyond;
+use super::handed::{Below, Handed, part};
 use crate::Connection;
 
 /// The maximum number of connections that are known simultaneously; others are left out.
@@ -34,11 +31,6 @@ const SENDERS_MAX: usize = 1 << 16;
 const REMEMBERED_TURNS: u64 = 80;
 /// The number of segments that must be acknowledged for a round trip; it is the estimator's own minimum.
 const TRIP_SEGMENTS: u64 = 8;
-/// The number of round trips, to which the time of 64 packets is added, that a connection may need for its packets that
-/// wait here. A connection that needs longer stands behind others: its round trips show the order, not the line.
-const STARVED_TRIPS: u64 = 4;
-const STARVED_PACKETS: u64 = 64;
-const STARVED_MIN: Nanos = Nanos::from_millis(20);
 /// The minimum time without an acknowledgement after which TCP sends again (TCP_RTO_MIN).
 const TIMEOUT_MIN_MS: u32 = 200;
 /// The time after a drop in a band for which retransmissions of forwarded flows are attributed to the bands: a flow
@@ -86,13 +78,12 @@ pub struct Follower {
     keys: RandomState,
     /// The number of the last sight, and the bytes that had left then.
     turn: u64,
-    seen_at: Nanos,
     left_bytes: u64,
     tally: Tally,
     /// The same counts, fading.
     recent: Tally,
     handed: Handed,
-    stays: Stays,
+    beyond: Beyond,
     host: Host,
 }
 
@@ -165,15 +156,13 @@ struct Sender {
     turn: u64,
     /// True if the estimator has its minimum round trip.
     has_base: bool,
-    /// The instant of the last round trip, and the bytes acknowledged by then.
-    tripped_at: Nanos,
+    /// The bytes acknowledged by the last round trip.
     tripped_bytes: u64,
     /// True if packets waited here then.
     was_waiting: bool,
     /// The instant of the last sight, and the bytes acknowledged by then.
     seen_at: Nanos,
     seen_bytes: u64,
-    stay: Stay,
     /// The bytes that had been sent when its packets last waited here for a timeout.
     stalled_bytes: u64,
     /// The time for which the client's window had been shut by the last sight.
@@ -189,12 +178,11 @@ impl Follower {
             senders: HashMap::new(),
             keys: RandomState::new(),
             turn: 0,
-            seen_at: Nanos::ZERO,
             left_bytes: 0,
             tally: Tally::default(),
             recent: Tally::default(),
             handed: Handed::default(),
-            stays: Stays::default(),
+            beyond: Beyond::default(),
             host: Host::default(),
         }
     }
@@ -233,7 +221,7 @@ impl Follower {
             tally.left_bytes += left;
         }
         for connection in sight.ended {
-            self.look(now, connection, Here::default(), sight.left_bytes);
+            self.look(now, connection, 0, sight.left_bytes);
             self.senders.remove(&connection.cookie);
         }
         let below = Below::of(sight.connections);
@@ -242,11 +230,11 @@ impl Follower {
         for connection in sight.connections {
             let sender = self.senders.get_mut(&connection.cookie);
             is_backlogged |= sender.map_or(connection.info.notsent_bytes > 0, |sender| sender.waits(now, connection));
-            let here = below.here(connection, sight.waiting_bytes, self.handed.owed_bytes());
-            self.look(now, connection, here, sight.left_bytes);
+            let waiting_bytes = below.waiting_bytes(connection, sight.waiting_bytes);
+            self.look(now, connection, waiting_bytes, sight.left_bytes);
         }
-        self.stays.end_sight(now - std::mem::replace(&mut self.seen_at, now));
-        self.look_at_sent(now, sight);
+        let sent_bytes = self.look_at_sent(now, sight);
+        self.beyond.end_sight(now, sight.waiting_bytes + self.handed.owed_bytes(), sent_bytes);
         self.look_at_unseen(now, left, sight.left_bytes);
         let turn = self.turn;
         self.senders.retain(|_, sender| sender.turn + REMEMBERED_TURNS >= turn);
@@ -271,12 +259,13 @@ impl Follower {
     }
 
     /// Counts the bytes that TCP handed down and that no longer wait as sent.
-    fn look_at_sent(&mut self, now: Nanos, sight: &Sight<'_>) {
+    fn look_at_sent(&mut self, now: Nanos, sight: &Sight<'_>) -> u64 {
         let sent_bytes = self.handed.leave(sight.waiting_bytes);
         for tally in [&mut self.tally, &mut self.recent] {
             tally.sent_bytes += sent_bytes;
         }
         self.estimator.on_look(now, sight.left_bytes, || UNSEEN, Look { sent_bytes, ..Look::default() });
+        sent_bytes
     }
 
     /// Counts the bytes that left without a connection as arrived, if they are many.
@@ -294,21 +283,18 @@ impl Follower {
         self.recent.fade();
     }
 
-    /// Looks at a connection, whose bytes in the bands are `here`.
-    fn look(&mut self, now: Nanos, connection: &Connection, here: Here, left_bytes: u64) {
+    /// Looks at a connection, of which `waiting_bytes` wait in the bands.
+    fn look(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, left_bytes: u64) {
         let is_known = self.senders.contains_key(&connection.cookie);
         if !is_known && self.senders.len() >= SENDERS_MAX {
             return;
         }
         let client = self.keys.hash_one(client_of(connection));
-        let pace = self.estimator.pace();
         let sender = self.senders.entry(connection.cookie).or_default();
         sender.turn = self.turn;
-        let stay = sender.stayed(now, connection, here);
-        if is_known {
-            self.stays.next.add(&stay);
-        }
-        let seen = sender.seen(now, connection, here.waiting_bytes, (pace, self.stays.all.excess()));
+        let acked_bytes = sender.acked(now, connection);
+        self.beyond.add(on_way(connection), if is_known { acked_bytes } else { 0 }, least(connection));
+        let seen = sender.seen(connection, waiting_bytes, &self.beyond);
         let look = sender.looks.look(now, &seen, framing(connection));
         // A handshake does not wait in the bands.
         let look = Look { is_vague: look.rtt.is_some() && !look.is_handshake, ..look };
@@ -328,33 +314,20 @@ impl Follower {
             tally.sent_bytes += again;
             tally.again_bytes += again;
         }
-        let may_be_hasty = here.waiting_bytes > 0 || self.host.has_dropped_lately(now);
+        let may_be_hasty = waiting_bytes > 0 || self.host.has_dropped_lately(now);
         let is_lost_here = is_forwarded && may_be_hasty && !self.recent.has_much_again();
-        let is_no_loss = sender.is_stalled(connection, here.waiting_bytes) || is_lost_here;
+        let is_no_loss = sender.is_stalled(connection, waiting_bytes) || is_lost_here;
         let lost_bytes = if is_no_loss { 0 } else { again };
         self.estimator.on_look(now, left_bytes, || client, Look { sent_bytes: 0, lost_bytes, ..look });
     }
 }
 
 impl Sender {
-    /// Returns the stay of the bytes of this connection since the last sight.
-    fn stayed(&mut self, now: Nanos, connection: &Connection, here: Here) -> Stay {
-        let (info, framing) = (&connection.info, framing(connection));
-        let lasted = now - std::mem::replace(&mut self.seen_at, now);
-        let acked = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
-        // Segments are not counted, because most are short if responses are.
-        let outstanding = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(info.acked_bytes);
-        let sacked = u64::from(info.sacked_segments) * framing.segment_bytes;
-        let on_way = framing.wire_bytes(outstanding.saturating_sub(sacked));
-        let acked_bytes = framing.wire_bytes(acked) as f64;
-        let stay = Stay {
-            byte_ns: on_way.saturating_sub(here.waiting_bytes + here.owed_bytes) as f64 * lasted.0 as f64,
-            acked_bytes,
-            least_byte_ns: acked_bytes * micros(info.min_rtt_us).0 as f64,
-        };
-        self.stay.fade(lasted, acked_bytes);
-        self.stay.add(&stay);
-        stay
+    /// Returns the bytes acknowledged since the last sight, as counted on the wire.
+    fn acked(&mut self, now: Nanos, connection: &Connection) -> u64 {
+        let acked_bytes = connection.info.acked_bytes;
+        self.seen_at = now;
+        framing(connection).wire_bytes(acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, acked_bytes)))
     }
 
     /// Returns true if bytes wait for the line, and not for a client that has stopped reading or has gone.
@@ -376,7 +349,7 @@ impl Sender {
     }
 
     /// Returns the counters of the connection, with the round trip beyond the interface.
-    fn seen(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64, all: Common) -> Seen {
+    fn seen(&mut self, connection: &Connection, waiting_bytes: u64, beyond: &Beyond) -> Seen {
         let (info, framing) = (&connection.info, framing(connection));
         let segment_bytes = framing.segment_bytes;
         let sacked_bytes = u64::from(info.sacked_segments) * segment_bytes;
@@ -384,7 +357,7 @@ impl Sender {
         // If a kernel does not count sent bytes, at least the arrived bytes were sent.
         let sent_bytes = info.sent_bytes.saturating_sub(info.retransmitted_bytes);
         Seen {
-            rtt: self.rtt(now, connection, waiting_bytes > 0, all),
+            rtt: self.rtt(connection, waiting_bytes > 0, beyond),
             acked_bytes: info.acked_bytes,
             sacked_bytes,
             acked_ago: Nanos::from_millis(info.last_ack_ms.into()),
@@ -396,38 +369,39 @@ impl Sender {
     }
 
     /// Returns the round trip beyond the interface; `None` if it is unknown.
-    fn rtt(&mut self, now: Nanos, connection: &Connection, is_waiting: bool, all: Common) -> Option<Nanos> {
-        let (info, framing) = (&connection.info, framing(connection));
-        let (least, smoothed) = (micros(info.min_rtt_us), micros(info.rtt_us));
-        if smoothed == Nanos::ZERO {
-            return None;
-        }
+    fn rtt(&mut self, connection: &Connection, is_waiting: bool, beyond: &Beyond) -> Option<Nanos> {
+        let info = &connection.info;
+        let smoothed = Some(micros(info.rtt_us)).filter(|rtt| *rtt > Nanos::ZERO);
         let acked = info.acked_bytes.saturating_sub(self.tripped_bytes);
-        if acked < TRIP_SEGMENTS * framing.segment_bytes {
+        if acked < TRIP_SEGMENTS * framing(connection).segment_bytes {
             // Before the first round trip, the handshake's, nothing has been acknowledged.
-            return (info.acked_bytes == 0).then_some(smoothed);
+            return smoothed.filter(|_| info.acked_bytes == 0);
         }
-        let lasted = now - std::mem::replace(&mut self.tripped_at, now);
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
         self.tripped_bytes = info.acked_bytes;
-        if !is_waiting && !was_waiting {
-            return Some(smoothed);
+        if is_waiting || was_waiting {
+            Some(least(connection).unwrap_or_default() + beyond.excess()?)
+        } else {
+            smoothed
         }
-        let (pace, excess) = all;
-        let packets = pace.map_or(Nanos::ZERO, |pace| pace.time_for(STARVED_PACKETS * framing.packet_bytes()));
-        if lasted > STARVED_MIN + packets + Nanos(STARVED_TRIPS * least.0) {
-            return None;
-        }
-        let by_all = excess.map_or(smoothed, |excess| least + excess);
-        Some(smoothed.min(self.stay.mean().unwrap_or(smoothed)).min(by_all).max(least))
     }
 }
 
-/// The pace, and the mean time that bytes of all connections stayed beyond their minimum.
-type Common = (Option<Rate>, Option<Nanos>);
-
 fn micros(us: u32) -> Nanos {
     Nanos(u64::from(us) * 1000)
+}
+
+/// Returns the minimum round trip of a connection, if the handshake was seen; later ones include the wait here.
+fn least(connection: &Connection) -> Option<Nanos> {
+    Some(micros(connection.info.min_rtt_us)).filter(|least| *least > Nanos::ZERO)
+}
+
+/// Returns the bytes that the client has not received, as far as is known, including those that wait here. Segments are
+/// not counted, because most are short if responses are.
+fn on_way(connection: &Connection) -> u64 {
+    let (info, framing) = (&connection.info, framing(connection));
+    let outstanding = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(info.acked_bytes);
+    framing.wire_bytes(outstanding.saturating_sub(u64::from(info.sacked_segments) * framing.segment_bytes))
 }
 
 fn framing(connection: &Connection) -> Framing {

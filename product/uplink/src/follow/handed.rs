@@ -64,14 +64,6 @@ pub struct Below {
     pub forwarded_bytes: u64,
 }
 
-/// The bytes of a connection that are not in flight yet, because they wait in the bands or were dropped there and will
-/// be sent again.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Here {
-    pub waiting_bytes: u64,
-    pub owed_bytes: u64,
-}
-
 impl Below {
     pub fn of(connections: &[Connection]) -> Below {
         let sum = |connections: &mut dyn Iterator<Item = &Connection>| {
@@ -81,10 +73,9 @@ impl Below {
         Below { bytes, forwarded_bytes: sum(&mut connections.iter().filter(|connection| connection.is_forwarded)) }
     }
 
-    pub fn here(&self, connection: &Connection, waiting_bytes: u64, owed_bytes: u64) -> Here {
-        let below = u64::from(connection.below_bytes);
-        let owed_bytes = if connection.is_forwarded { part(owed_bytes, below, self.forwarded_bytes) } else { 0 };
-        Here { waiting_bytes: part(waiting_bytes, below, self.bytes), owed_bytes }
+    /// Returns the connection's part of the bytes that wait in the bands.
+    pub fn waiting_bytes(&self, connection: &Connection, waiting_bytes: u64) -> u64 {
+        part(waiting_bytes, connection.below_bytes.into(), self.bytes)
     }
 }
 

@@ -5,12 +5,12 @@
 //! [`LineWatch`] reads the kernel for it and changes the bands. [`Followed`] records in /run/weir that the rate is
 //! followed, the rate found, and the process that follows it. Each interface has at most one such process.
 
+mod beyond;
 #[cfg(feature = "bpf")]
 mod drops;
 mod follower;
 mod handed;
 mod state;
-mod stay;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "bpf")]
