@@ -25,7 +25,7 @@ pub struct Beyond {
     /// The bytes acknowledged in this sight, and the sum of their connections' minima.
     next: Minima,
     minima: Minima,
-    excess: Option<Nanos>,
+    stay: Option<Nanos>,
 }
 
 /// Acknowledged bytes, and the sum of their connections' minimum round trips.
@@ -61,17 +61,17 @@ impl Beyond {
         // More waits here than connections account for if they needlessly send bytes again. If nothing waits, the bytes
         // beyond are few because few were sent.
         let bytes = u64::try_from(bytes).ok().filter(|_| here_bytes > 0);
-        self.excess = bytes.and_then(|bytes| Some(self.stay(now, bytes)? - self.minima.mean()));
+        self.stay = bytes.and_then(|bytes| self.stay_of(now, bytes));
     }
 
-    /// Returns the time that bytes now stay beyond the interface in addition to the mean of their connections' minimum
-    /// round trips, as far as these are known; `None` if it is unknown.
-    pub fn excess(&self) -> Option<Nanos> {
-        self.excess
+    /// Returns the round trip beyond the interface of a connection with this minimum: longer by as much as bytes now
+    /// stay longer than the mean of their connections' minima. If the minimum is unknown, returns the stay of all bytes.
+    pub fn round_trip(&self, least: Option<Nanos>) -> Option<Nanos> {
+        self.stay.map(|stay| least.map_or(stay, |least| least + (stay - self.minima.mean())))
     }
 
     /// Returns the time since the next packet to arrive has left, if this many bytes are beyond the interface.
-    fn stay(&self, now: Nanos, bytes: u64) -> Option<Nanos> {
+    fn stay_of(&self, now: Nanos, bytes: u64) -> Option<Nanos> {
         let arrived = self.left_bytes.checked_sub(bytes.saturating_sub(PACKET_BYTES))?;
         let next = self.sights.partition_point(|(_, left_bytes)| *left_bytes <= arrived);
         let (began, from) = *self.sights.get(next.checked_sub(1)?)?;
@@ -109,7 +109,7 @@ mod tests {
             beyond.add(bytes + PACKET_BYTES + 500, 1000, Some(Nanos::ZERO));
             beyond.end_sight(MS(10 * at), 500, *left_bytes);
         }
-        beyond.excess().map(|excess| excess.0 / 1_000_000)
+        beyond.round_trip(Some(Nanos::ZERO)).map(|excess| excess.0 / 1_000_000)
     }
 
     #[test]
@@ -133,20 +133,22 @@ mod tests {
     }
 
     #[test]
-    fn minima_are_subtracted_and_count_by_what_was_acknowledged() {
-        let excess_ms = |connections: &[(u64, Option<Nanos>)]| {
+    fn a_round_trip_is_longer_by_as_much_as_bytes_stay_longer_than_the_minima() {
+        let round_trip_ms = |connections: &[(u64, Option<Nanos>)], least_ms: Option<u64>| {
             let mut beyond = Beyond::default();
             for at in 0..40 {
                 beyond.add(6000 + PACKET_BYTES, 0, None);
                 connections.iter().for_each(|(acked_bytes, least)| beyond.add(0, *acked_bytes, *least));
                 beyond.end_sight(MS(10 * at), 1000, 1000);
             }
-            beyond.excess().map(|excess| excess.0 / 1_000_000)
+            beyond.round_trip(least_ms.map(MS)).map(|rtt| rtt.0 / 1_000_000)
         };
-        assert_eq!(excess_ms(&[(1000, None)]), Some(50));
-        assert_eq!(excess_ms(&[(1000, Some(MS(10)))]), Some(40));
-        assert_eq!(excess_ms(&[(1000, Some(MS(10))), (3000, Some(MS(30)))]), Some(25));
-        assert_eq!(excess_ms(&[(1000, Some(MS(70)))]), Some(0));
+        // Bytes stay for 50 ms.
+        assert_eq!(round_trip_ms(&[(1000, None)], Some(20)), Some(70));
+        assert_eq!(round_trip_ms(&[(1000, Some(MS(10)))], Some(20)), Some(60));
+        assert_eq!(round_trip_ms(&[(1000, Some(MS(10))), (3000, Some(MS(30)))], Some(20)), Some(45));
+        assert_eq!(round_trip_ms(&[(1000, Some(MS(70)))], Some(20)), Some(20));
+        assert_eq!(round_trip_ms(&[(1000, Some(MS(10)))], None), Some(50), "its own minimum is unknown");
     }
 
     /// Bytes that are needlessly sent again wait here and are in flight already.
@@ -156,7 +158,7 @@ mod tests {
         for (at, here_bytes) in (0..).zip([999, 1000, 1001, 0, 1000]) {
             beyond.add(1000, 1000, Some(Nanos::ZERO));
             beyond.end_sight(MS(10 * at), here_bytes, 1000);
-            assert_eq!(beyond.excess().is_some(), [999, 1000].contains(&here_bytes), "{here_bytes}");
+            assert_eq!(beyond.round_trip(None).is_some(), [999, 1000].contains(&here_bytes), "{here_bytes}");
         }
     }
 }

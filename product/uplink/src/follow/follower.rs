@@ -379,11 +379,7 @@ impl Sender {
         }
         let was_waiting = std::mem::replace(&mut self.was_waiting, is_waiting);
         self.tripped_bytes = info.acked_bytes;
-        if is_waiting || was_waiting {
-            Some(least(connection).unwrap_or_default() + beyond.excess()?)
-        } else {
-            smoothed
-        }
+        if is_waiting || was_waiting { beyond.round_trip(least(connection)) } else { smoothed }
     }
 }
 
