@@ -130,6 +130,9 @@ pub struct Connection {
     /// True if the connection only passes through this host, so that its data comes from its packets.
     pub is_forwarded: bool,
     pub info: TcpInfo,
+    /// The payload that was sent and not acknowledged. A packet that a queue of this host refused was not sent, though
+    /// [`TcpInfo::sent_bytes`] counts it.
+    pub outstanding_bytes: u32,
     /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
     pub below_bytes: u32,
 }
@@ -141,6 +144,7 @@ impl Connection {
         let below_bytes = attribute(attributes, INET_DIAG_MEMINFO).and_then(|info| u32_at(info, MEMINFO_BELOW_AT));
         let address = |at: usize| Some(unmapped(message.get(at..at + 16)?.try_into().ok()?));
         let (own, client, family) = (address(OWN_AT)?, address(PEER_AT)?, i32::from(*message.first()?));
+        let unacknowledged_bytes = u32_at(message, WQUEUE_AT)?;
         Some(Connection {
             cookie: u64_at(message, COOKIE_AT)?,
             own,
@@ -148,6 +152,7 @@ impl Connection {
             is_ipv6: family == libc::AF_INET6 && own[4..] != [0; 12],
             is_forwarded: false,
             info,
+            outstanding_bytes: unacknowledged_bytes.saturating_sub(info.notsent_bytes),
             below_bytes: below_bytes.unwrap_or(0),
         })
     }
@@ -230,7 +235,8 @@ impl EndWatch {
     pub fn read(&mut self, mut each: impl FnMut(Connection)) -> io::Result<()> {
         let reported = self.0.reported(|_, message| {
             if let Some(connection) = Connection::of(message) {
-                each(connection);
+                // Nothing is on its way to a client that has closed or gone.
+                each(Connection { outstanding_bytes: 0, ..connection });
             }
         });
         reported.map(drop)
@@ -377,7 +383,9 @@ mod tests {
             (&client).read_exact(&mut [0; 1000]).unwrap();
             let mut seen = Vec::new();
             SenderWatch::open(&[address.port()]).unwrap().read(|connection| seen.push(connection)).unwrap();
-            let [Connection { client: peer, own, info, is_ipv6, .. }] = seen[..] else { panic!("{seen:?}") };
+            let [Connection { client: peer, own, info, is_ipv6, outstanding_bytes, .. }] = seen[..] else {
+                panic!("{seen:?}")
+            };
             assert_eq!((own, is_ipv6), (padded(address.ip()), address.is_ipv6()));
             let octets = match client.local_addr().unwrap().ip() {
                 std::net::IpAddr::V4(ip) => [&ip.octets()[..], &[0; 12]].concat(),
@@ -386,6 +394,7 @@ mod tests {
             assert_eq!(peer[..], octets[..]);
             let known = crate::tcp_info(&accepted).unwrap();
             assert_eq!((info.sent_bytes, info.min_rtt_us), (1000, known.min_rtt_us), "{info:?}");
+            assert_eq!(outstanding_bytes, 0, "{info:?}");
             assert!(info.min_rtt_us > 0 && info.rtt_us >= info.min_rtt_us, "{info:?}");
         }
     }

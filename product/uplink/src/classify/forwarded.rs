@@ -191,6 +191,7 @@ impl Path {
                 has_timestamps: self.has_timestamps != 0,
                 ..TcpInfo::default()
             },
+            outstanding_bytes: whole(outstanding),
             // The place of these bytes is not known; they are divided by the bytes that each flow has in flight.
             below_bytes: whole(outstanding.saturating_sub(self.sacked_bytes.into())),
         }

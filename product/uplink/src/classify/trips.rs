@@ -126,7 +126,16 @@ mod tests {
 
     fn of(cookie: u64, client: u8, info: TcpInfo) -> Connection {
         let (own, client) = ([9; 16], [client; 16]);
-        Connection { cookie, own, client, is_ipv6: true, is_forwarded: false, info, below_bytes: 0 }
+        Connection {
+            cookie,
+            own,
+            client,
+            is_ipv6: true,
+            is_forwarded: false,
+            info,
+            outstanding_bytes: 0,
+            below_bytes: 0,
+        }
     }
 
     fn rise_us(lists: &[&[Connection]]) -> (u64, u64) {

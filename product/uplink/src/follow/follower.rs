@@ -395,9 +395,9 @@ fn least(connection: &Connection) -> Option<Nanos> {
 /// Returns the bytes that the client has not received, as far as is known, including those that wait here. Segments are
 /// not counted, because most are short if responses are.
 fn on_way(connection: &Connection) -> u64 {
-    let (info, framing) = (&connection.info, framing(connection));
-    let outstanding = info.sent_bytes.saturating_sub(info.retransmitted_bytes).saturating_sub(info.acked_bytes);
-    framing.wire_bytes(outstanding.saturating_sub(u64::from(info.sacked_segments) * framing.segment_bytes))
+    let (framing, outstanding) = (framing(connection), u64::from(connection.outstanding_bytes));
+    let sacked = u64::from(connection.info.sacked_segments) * framing.segment_bytes;
+    framing.wire_bytes(outstanding.saturating_sub(sacked))
 }
 
 fn framing(connection: &Connection) -> Framing {

@@ -44,6 +44,8 @@ struct Flow {
     dropped: VecDeque<(u64, u64)>,
     acked: u64,
     lost: u64,
+    /// The packets that a full band has refused; TCP counts each as sent.
+    refused: u64,
     smoothed_us: f64,
     least_us: f64,
     /// The packets handed down, and the one whose acknowledgement ends the open round trip.
@@ -89,6 +91,8 @@ struct World {
     begins_ms: u64,
     fetch_every_ms: Option<u64>,
     drops: u64,
+    /// The number of packets of this host that its bands refuse, before they hold its TCP back.
+    refusals: u64,
     /// The mean times for which the host alternately runs and is stopped.
     stops: Option<(f64, f64)>,
     stopped_until: f64,
@@ -119,6 +123,7 @@ impl World {
             begins_ms: 0,
             fetch_every_ms: None,
             drops: 0,
+            refusals: 0,
             stops: None,
             stopped_until: 0.0,
             runs_until: 10_000.0,
@@ -186,6 +191,8 @@ impl World {
                         (self.drops, flow.lost) = (self.drops + DROPPED_PACKETS, flow.lost + DROPPED_PACKETS);
                         flow.opened = None;
                         flow.window = (flow.window * 7 / 10).max(2);
+                    } else if self.drops < self.refusals {
+                        (self.drops, flow.refused) = (self.drops + 1, flow.refused + 1);
                     }
                     break;
                 }
@@ -347,10 +354,11 @@ impl World {
                 },
                 acked_bytes: flow.acked * self.payload,
                 retransmitted_bytes: flow.lost * self.payload,
-                sent_bytes: (flow.acked + flow.outstanding() + flow.lost) * self.payload,
+                sent_bytes: (flow.acked + flow.outstanding() + flow.lost + flow.refused) * self.payload,
                 has_timestamps: true,
                 ..TcpInfo::default()
             },
+            outstanding_bytes: (flow.outstanding() * self.payload) as u32,
             below_bytes: match self.are_forwarded {
                 true => (flow.outstanding() * self.payload) as u32,
                 false => flow.below.len() as u32 * 2304,
@@ -390,6 +398,19 @@ fn the_line_is_found_and_its_queue_ends() {
         let (pace, queue) = (World::mean(&world.paces, 15, 40), World::mean(&world.queues_ms, 15, 40));
         assert!((0.93..1.05).contains(&(pace / line)), "{line} {rtt_ms} {flows}: {pace}");
         assert!(queue < 8.0 + 30.0 / line, "{line} {rtt_ms} {flows}: {queue} ms");
+    }
+}
+
+/// Otherwise all that the bands ever refused would be in flight beyond them.
+#[test]
+fn what_a_band_refuses_was_not_sent() {
+    for (line, rtt_ms, flows) in [(3.0, 5, 3), (10.0, 30, 4), (30.0, 30, 3)] {
+        let mut world = World::new(None, flows, rtt_ms, move |_| line);
+        world.refusals = 60;
+        let world = world.run(40);
+        let (pace, queue) = (World::mean(&world.paces, 15, 40), World::mean(&world.queues_ms, 15, 40));
+        let case = format!("{line} {rtt_ms} {flows}, {} refused: pace {pace}, queue {queue} ms", world.drops);
+        assert!(world.drops == 60 && (0.93..1.05).contains(&(pace / line)) && queue < 8.0 + 30.0 / line, "{case}");
     }
 }
 
@@ -578,7 +599,7 @@ fn bytes_that_nobody_takes_are_no_backlog() {
             stuck.info.retransmitted_bytes = 0;
             (stuck.info.rwnd_limited_us, stuck.info.last_ack_ms) =
                 if is_shut { (1000 * ms, 10) } else { (0, 1000 + ms as u32) };
-            stuck.below_bytes = 0;
+            (stuck.outstanding_bytes, stuck.below_bytes) = (0, 0);
             connections.push(stuck);
             let sight = Sight { left_bytes: world.left_bytes, ..sight(&connections, &[]) };
             let _ = world.follower.see(Nanos(ms * STEP.0), &sight);

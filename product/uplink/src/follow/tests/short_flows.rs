@@ -83,6 +83,7 @@ impl Response {
                 has_timestamps: true,
                 ..TcpInfo::default()
             },
+            outstanding_bytes: (self.outstanding() * SEGMENT_BYTES) as u32,
             below_bytes: self.below as u32 * 2304,
         }
     }
