@@ -262,9 +262,9 @@ pub fn has_ipv6() -> bool {
     !matches!(opened, Err(rustix::io::Errno::AFNOSUPPORT))
 }
 
-/// Reads an address to listen on: an IP address and a port, a link-local one with its interface (`[fe80::1%eth0]:80`), `localhost:8080`, or `:8080` for all addresses, including
-/// IPv6 if this machine has it. A port without a colon is refused, because it does not show whether other machines are
-/// served.
+/// Reads an address to listen on: an IP address and a port, a link-local address with its interface
+/// (`[fe80::1%eth0]:80`), `localhost:8080`, or `:8080` for all addresses, including IPv6 if this machine has it. A port
+/// without a colon is refused, because it does not show whether other machines are served.
 pub fn listen_address(text: &str) -> Option<SocketAddr> {
     let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
     if let Some(port) = text.strip_prefix("localhost:").and_then(port) {

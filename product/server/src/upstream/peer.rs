@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(peer.load(now), (false, 0));
     }
 
-    /// One of two addresses that stays dead cost a request its `connect_timeout` every five seconds.
+    /// A dead address, one of two, cost a request its `connect_timeout` every five seconds.
     #[test]
     fn one_that_fails_again_is_avoided_for_longer() {
         let (mut peer, mut now) = (peer(), Nanos::from_secs(7));

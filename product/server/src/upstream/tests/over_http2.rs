@@ -710,7 +710,7 @@ fn a_request_is_held_by_its_upstream() {
     assert!(bench.alive_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.alive_bytes(1));
 }
 
-/// One that said nothing after its opening was once cut off after `read_timeout`.
+/// A tunnel that said nothing after its opening was once cut off after `read_timeout`.
 #[test]
 fn a_websocket_waits_for_the_settings_of_its_upstream_and_may_be_silent() {
     let mut bench = Bench::new(10);
