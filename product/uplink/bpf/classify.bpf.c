@@ -558,6 +558,8 @@ static __always_inline int classify_step(struct __sk_buff *skb, struct packet *p
 	}
 	tracked->priority = priority_of(packet, band);
 	tracked->band = band;
+	if (likely(path))
+		path->priority = tracked->priority;
 	return stamp_flow(skb, counters, band, tracked->priority);
 }
 

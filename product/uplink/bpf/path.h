@@ -48,7 +48,9 @@ struct path {
 	__u16 segment_bytes;
 	__u8 version;
 	__u8 has_timestamps;
-	__u32 unused[3];
+	// That of its last packet, which names its band.
+	__u32 priority;
+	__u32 unused[2];
 	// Payload that was acknowledged, and when the last of it was.
 	__u64 acked_bytes;
 	__u64 acked_ns;

@@ -133,7 +133,8 @@ pub struct Connection {
     /// The payload that was sent and not acknowledged. A packet that a queue of this host refused was not sent, though
     /// [`TcpInfo::sent_bytes`] counts it.
     pub outstanding_bytes: u32,
-    /// Memory of packets that TCP has handed down and that have not left this machine, including overhead.
+    /// Memory of packets that TCP has handed down and that have not left this machine, including overhead. For a
+    /// forwarded flow it is an estimate of the payload that waits in the bands.
     pub below_bytes: u32,
 }
 

@@ -12,6 +12,7 @@ use super::meter::now;
 use super::program::{PATHS_MAP, PUT_MAP, Program};
 use super::{Attached, find};
 use crate::constants::{PATH_BYTES, PATHS_COUNT};
+use crate::follow::{Waits, age};
 use crate::{Connection, Error, Interface, TcpInfo};
 
 /// The time for which a flow is listed after its last packet in either direction. The next constant is the longer time
@@ -43,7 +44,8 @@ struct Path {
     segment_bytes: u16,
     version: u8,
     has_timestamps: u8,
-    unused: [u32; 3],
+    priority: u32,
+    unused: [u32; 2],
     acked_bytes: u64,
     acked_at: u64,
     tripped_at: u64,
@@ -93,8 +95,8 @@ impl ForwardedWatch {
     }
 
     /// Passes each flow that has recently sent data or had data acknowledged to `each`, if its acknowledgements pass
-    /// this host.
-    pub fn read(&self, mut each: impl FnMut(Connection)) {
+    /// this host. `waits` are the waits in the bands.
+    pub fn read(&self, waits: &Waits, mut each: impl FnMut(Connection)) {
         let now = now();
         let (mut unacked, mut sees_acknowledgements) = (Vec::new(), false);
         for place in 0..PATHS_COUNT {
@@ -122,12 +124,12 @@ impl ForwardedWatch {
                 0 => {}
                 _ => {
                     sees_acknowledgements = true;
-                    each(one.connection(now));
+                    each(one.connection(now, waits));
                 }
             }
         }
         // Before Linux 6.6 no acknowledgements are seen.
-        unacked.iter().filter(|_| sees_acknowledgements).for_each(|one| each(one.connection(now)));
+        unacked.iter().filter(|_| sees_acknowledgements).for_each(|one| each(one.connection(now, waits)));
     }
 }
 
@@ -160,7 +162,7 @@ impl Path {
     }
 
     /// Converts the flow to the form in which the kernel describes a sending connection.
-    fn connection(&self, now: Nanos) -> Connection {
+    fn connection(&self, now: Nanos, waits: &Waits) -> Connection {
         let segment_bytes = u32::from(self.segment_bytes).max(SEGMENT_BYTES_MIN);
         let sent_once = self.sent_bytes.saturating_sub(self.again_bytes);
         let outstanding = sent_once.saturating_sub(self.acked_bytes);
@@ -169,6 +171,8 @@ impl Path {
         for (bytes, word) in client.chunks_exact_mut(8).zip(self.client) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
+        let unacked = outstanding.saturating_sub(self.sacked_bytes.into());
+        let age = age(Nanos(u64::from(self.rtt_us) * 1000), now - Nanos(self.acked_at));
         let is_fresh = now - Nanos(self.tripped_at) <= FRESH_FOR + Nanos(u64::from(self.rtt_us) * 1000);
         let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Connection {
@@ -192,8 +196,7 @@ impl Path {
                 ..TcpInfo::default()
             },
             outstanding_bytes: whole(outstanding),
-            // The place of these bytes is not known; they are divided by the bytes that each flow has in flight.
-            below_bytes: whole(outstanding.saturating_sub(self.sacked_bytes.into())),
+            below_bytes: whole(waits.waiting_bytes(self.priority, unacked, age, now - Nanos(self.sent_at))),
         }
     }
 }

@@ -8,7 +8,8 @@
 //! most connections have a few packets, of which one too many is a third. Second, bytes sent again after a timeout are
 //! not lost if packets waited here. Third, a connection whose packets wait here has the minimum round trip of its own,
 //! to which is added the delay that the bytes of all connections have beyond the interface ([`super::beyond`]). The
-//! waiting bytes are divided between the connections by the memory that each has below TCP.
+//! waiting bytes are divided between the connections by the memory that each has below TCP, or, for flows that are only
+//! forwarded, by the wait in the band of each ([`super::waits`]).
 //!
 //! Flows that are only forwarded are in the same list, as the classifier sees them pass. TCP of this host notices that
 //! a band refuses a packet. TCP of another host does not, and sends it again, which is not a loss of the line.
@@ -20,8 +21,9 @@ use sched::line::{Bounds, Change, Estimator, Look, Looks, Seen, Status};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use super::beyond::Beyond;
+use super::beyond::{Beyond, Flight};
 use super::handed::{Below, Handed, part};
+use super::waits::age;
 use crate::Connection;
 
 /// The maximum number of connections that are known simultaneously; others are left out.
@@ -163,6 +165,8 @@ struct Sender {
     /// The instant of the last sight, and the bytes acknowledged by then.
     seen_at: Nanos,
     seen_bytes: u64,
+    /// The last round trip, including the wait here.
+    rtt_us: u32,
     /// The bytes that had been sent when its packets last waited here for a timeout.
     stalled_bytes: u64,
     /// The time for which the client's window had been shut by the last sight.
@@ -255,7 +259,8 @@ impl Follower {
         let dropped = self.host.see_drops(now, sight);
         let seen = part(dropped, 100 - self.unseen_percent().unwrap_or(0), 100);
         self.handed.drop(seen, part(seen, below.forwarded_bytes, below.bytes));
-        self.handed.limit_owed(below.forwarded_bytes);
+        let forwarded = sight.connections.iter().filter(|connection| connection.is_forwarded);
+        self.handed.limit_owed(forwarded.map(on_way).sum());
     }
 
     /// Counts the bytes that TCP handed down and that no longer wait as sent.
@@ -292,8 +297,8 @@ impl Follower {
         let client = self.keys.hash_one(client_of(connection));
         let sender = self.senders.entry(connection.cookie).or_default();
         sender.turn = self.turn;
-        let acked_bytes = sender.acked(now, connection);
-        self.beyond.add(on_way(connection), if is_known { acked_bytes } else { 0 }, least(connection));
+        let flight = sender.flight(now, connection, waiting_bytes);
+        self.beyond.add(&Flight { acked_bytes: if is_known { flight.acked_bytes } else { 0 }, ..flight });
         let seen = sender.seen(connection, waiting_bytes, &self.beyond);
         let look = sender.looks.look(now, &seen, framing(connection));
         // A handshake does not wait in the bands.
@@ -323,11 +328,21 @@ impl Follower {
 }
 
 impl Sender {
-    /// Returns the bytes acknowledged since the last sight, as counted on the wire.
-    fn acked(&mut self, now: Nanos, connection: &Connection) -> u64 {
-        let acked_bytes = connection.info.acked_bytes;
+    /// Returns the bytes in flight and those acknowledged since the last sight, as counted on the wire.
+    fn flight(&mut self, now: Nanos, connection: &Connection, waiting_bytes: u64) -> Flight {
+        let info = &connection.info;
         self.seen_at = now;
-        framing(connection).wire_bytes(acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, acked_bytes)))
+        if info.rtt_us > 0 {
+            self.rtt_us = info.rtt_us;
+        }
+        let acked_bytes = info.acked_bytes.saturating_sub(std::mem::replace(&mut self.seen_bytes, info.acked_bytes));
+        Flight {
+            bytes: on_way(connection),
+            waiting_bytes,
+            age: age(micros(self.rtt_us), Nanos::from_millis(info.last_ack_ms.into())),
+            acked_bytes: framing(connection).wire_bytes(acked_bytes),
+            least: least(connection),
+        }
     }
 
     /// Returns true if bytes wait for the line, and not for a client that has stopped reading or has gone.

@@ -13,11 +13,14 @@ mod handed;
 mod state;
 #[cfg(test)]
 mod tests;
+mod waits;
 #[cfg(feature = "bpf")]
 mod watch;
 
 pub use follower::{Follower, Sight, Tally};
 pub use sched::line::{Bounds, Change, Limit, Notice, Status};
 pub use state::{Changing, Followed, Lock, changing, forget, mark, read};
+#[cfg(feature = "bpf")]
+pub(crate) use waits::{Waits, age};
 #[cfg(feature = "bpf")]
 pub use watch::{LineWatch, Turn, can_follow, open_rate};

@@ -2,14 +2,16 @@
 
 mod full_line;
 mod short_flows;
+mod slow_clients;
 
 use std::collections::VecDeque;
 
 use sched::line::Bounds;
 use units::{Nanos, Rate};
 
+use super::waits::{Waits, age};
 use super::{Follower, Sight};
-use crate::{Connection, TcpInfo};
+use crate::{Connection, Counted, TcpInfo};
 
 const HEAD_BYTES: u64 = 66;
 const SEGMENT_BYTES: u64 = 1448;
@@ -20,8 +22,8 @@ const SIGHT_EVERY_MS: u64 = 25;
 const LINE_PACKETS: u64 = 100;
 /// The number of packets that a band holds, since the packets of other hosts are not held back; and the number that it
 /// drops beyond that.
-const BAND_PACKETS: u64 = 400;
-const DROPPED_PACKETS: u64 = 40;
+const BAND_PACKETS: u64 = 100;
+const DROPPED_PACKETS: u64 = 10;
 const ROOM_PACKETS: u64 = 200;
 /// The number of packets of responses, and the part of responses that is large.
 const SMALL_PACKETS: u64 = 6;
@@ -55,6 +57,11 @@ struct Flow {
     size: Option<u64>,
     /// The time since the flow ended.
     ended_ms: u64,
+    /// The times of its last packet and of its last acknowledgement.
+    handed_at_ms: u64,
+    acked_at_ms: u64,
+    /// The band of its last packet, as the number of doublings of what it had handed down.
+    band: u32,
 }
 
 fn sight<'a>(connections: &'a [Connection], ended: &'a [Connection]) -> Sight<'a> {
@@ -100,6 +107,15 @@ struct World {
     random: u64,
     queue: VecDeque<Packet>,
     arriving: VecDeque<(u64, Packet)>,
+    /// The rate of the link of the first flow's client, in Mbit/s; and the packets on it, with the times at which they
+    /// arrive.
+    own_link: Option<f64>,
+    on_own_link: VecDeque<(f64, Packet)>,
+    /// The time at which the first flow's client vanishes.
+    gone_at_ms: u64,
+    waits: Waits,
+    /// The bytes that have left each band.
+    left_of_bands: [u64; 64],
     left_bytes: u64,
     turn: usize,
     credit: [f64; 3],
@@ -130,6 +146,11 @@ impl World {
             random: 1,
             queue: VecDeque::new(),
             arriving: VecDeque::new(),
+            own_link: None,
+            on_own_link: VecDeque::new(),
+            gone_at_ms: u64::MAX,
+            waits: Waits::default(),
+            left_of_bands: [0; 64],
             left_bytes: 0,
             turn: 0,
             credit: [0.0; 3],
@@ -198,6 +219,7 @@ impl World {
                 }
                 flow.below.push_back(ms);
                 flow.handed += 1;
+                (flow.band, flow.handed_at_ms) = (flow.handed.ilog2(), ms);
                 flow.opened = flow.opened.or(Some(flow.handed));
             }
         }
@@ -230,6 +252,7 @@ impl World {
                 let waited = if again { flow.dropped.pop_front().map_or(0, |(_, waited)| waited) } else { 0 };
                 flow.lost += u64::from(again);
                 flow.handed += u64::from(!again);
+                (flow.band, flow.handed_at_ms) = (flow.handed.max(1).ilog2(), ms);
                 flow.opened = if again { None } else { flow.opened.or(Some(flow.handed)) };
                 if waiting < ROOM_PACKETS {
                     waiting += 1;
@@ -269,7 +292,19 @@ impl World {
         self.step_line(ms);
         while self.arriving.front().is_some_and(|(at, _)| *at <= ms) {
             let (_, (flow, since)) = self.arriving.pop_front().unwrap();
-            self.acknowledge(flow, ms - since);
+            match self.own_link.filter(|_| flow == 0) {
+                Some(link) => {
+                    let before = self.on_own_link.back().map_or(0.0, |(at, _)| *at).max(ms as f64);
+                    self.on_own_link.push_back((before + self.packet() as f64 / 125.0 / link, (flow, since)));
+                }
+                None => self.acknowledge(ms, flow, since),
+            }
+        }
+        while self.on_own_link.front().is_some_and(|(at, _)| *at <= ms as f64) {
+            let (_, (flow, since)) = self.on_own_link.pop_front().unwrap();
+            if ms < self.gone_at_ms {
+                self.acknowledge(ms, flow, since);
+            }
         }
     }
 
@@ -298,6 +333,7 @@ impl World {
             let flow = &mut self.flows[self.turn];
             if let Some(since) = flow.below.pop_front() {
                 self.left_bytes += self.payload + HEAD_BYTES;
+                self.left_of_bands[flow.band as usize] += self.payload + HEAD_BYTES;
                 if self.queue.len() as u64 >= LINE_PACKETS {
                     (flow.lost, flow.opened) = (flow.lost + 1, None);
                     // The lost packet is sent again.
@@ -313,11 +349,12 @@ impl World {
         false
     }
 
-    fn acknowledge(&mut self, flow: usize, took_ms: u64) {
+    fn acknowledge(&mut self, ms: u64, flow: usize, since: u64) {
         let Some(flow) = self.flows.get_mut(flow) else { return };
         flow.on_way -= 1;
         flow.acked += 1;
-        let us = (took_ms.max(1) * 1000) as f64;
+        flow.acked_at_ms = ms;
+        let us = ((ms - since).max(1) * 1000) as f64;
         if flow.acked.is_multiple_of(8) && (self.are_forwarded || flow.below.len() < 2) {
             flow.window += 1;
         }
@@ -331,7 +368,7 @@ impl World {
         flow.least_us = if flow.least_us == 0.0 { us } else { flow.least_us.min(us) };
     }
 
-    fn connections(&self) -> Vec<Connection> {
+    fn connections(&self, ms: u64) -> Vec<Connection> {
         let client_of = |at: usize, flow: &Flow| match self.fetch_every_ms {
             Some(_) => usize::from(flow.size.is_some()),
             None => at % 8,
@@ -356,15 +393,23 @@ impl World {
                 retransmitted_bytes: flow.lost * self.payload,
                 sent_bytes: (flow.acked + flow.outstanding() + flow.lost + flow.refused) * self.payload,
                 has_timestamps: true,
+                last_ack_ms: (ms - flow.acked_at_ms) as u32,
                 ..TcpInfo::default()
             },
             outstanding_bytes: (flow.outstanding() * self.payload) as u32,
             below_bytes: match self.are_forwarded {
-                true => (flow.outstanding() * self.payload) as u32,
+                true => self.waiting_bytes(ms, flow) as u32,
                 false => flow.below.len() as u32 * 2304,
             },
         };
         self.flows.iter().enumerate().filter(|(_, flow)| flow.ended_ms < LISTED_MS).map(connection).collect()
+    }
+
+    /// Returns the estimate for a flow of another host.
+    fn waiting_bytes(&self, ms: u64, flow: &Flow) -> u64 {
+        let age = age(Nanos::from_micros(flow.smoothed_us as u64), Nanos::from_millis(ms - flow.acked_at_ms));
+        let idle = Nanos::from_millis(ms - flow.handed_at_ms);
+        self.waits.waiting_bytes(flow.band, flow.outstanding() * self.payload, age, idle)
     }
 
     fn look(&mut self, ms: u64) {
@@ -372,7 +417,14 @@ impl World {
     }
 
     fn look_late(&mut self, ms: u64, late_ms: u64) {
-        let connections = self.connections();
+        let band = |(band, bytes): (usize, &u64)| {
+            let flows = self.flows.iter().filter(|flow| flow.band as usize == band);
+            let backlog_bytes = flows.map(|flow| flow.below.len() as u64 * self.packet()).sum();
+            (band as u32, Counted { bytes: *bytes, backlog_bytes, ..Counted::default() })
+        };
+        let bands = self.left_of_bands.iter().enumerate().map(band).collect::<Vec<_>>();
+        self.waits.see(Nanos::from_millis(ms), bands.into_iter());
+        let connections = self.connections(ms);
         let waiting = self.flows.iter().map(|flow| flow.below.len() as u64 * self.packet()).sum();
         let sight = Sight {
             left_bytes: self.left_bytes,
@@ -486,7 +538,7 @@ fn what_a_connection_delivered_last_counts_once() {
     for left_each in [2000, 200_000] {
         let mut follower = Follower::new(Bounds::default());
         let with = |acked_segments: u64| {
-            let mut connection = World::new(None, 1, 20, |_| 10.0).connections()[0];
+            let mut connection = World::new(None, 1, 20, |_| 10.0).connections(0)[0];
             connection.info.sent_bytes = 3 * SEGMENT_BYTES;
             connection.info.acked_bytes = acked_segments * SEGMENT_BYTES;
             connection
@@ -539,7 +591,7 @@ fn bytes_without_a_connection_are_not_missed() {
 #[test]
 fn bytes_that_connections_explain_are_not_unseen() {
     let mut follower = Follower::new(Bounds::default());
-    let mut connection = World::new(None, 1, 20, |_| 10.0).connections()[0];
+    let mut connection = World::new(None, 1, 20, |_| 10.0).connections(0)[0];
     let packets = 20;
     for turn in 1..200u64 {
         let payload = turn.saturating_sub(40) * packets * SEGMENT_BYTES;
@@ -590,7 +642,7 @@ fn bytes_that_nobody_takes_are_no_backlog() {
             if ms % SIGHT_EVERY_MS > 0 {
                 continue;
             }
-            let mut connections = world.connections();
+            let mut connections = world.connections(ms);
             let mut stuck = connections[0];
             connections.iter_mut().for_each(|connection| connection.info.notsent_bytes = 0);
             stuck.cookie = 9;

@@ -10,6 +10,7 @@ use units::{Nanos, Rate};
 use super::changing;
 use super::drops::Drops;
 use super::follower::{Follower, Sight, Tally};
+use super::waits::Waits;
 use crate::classify::ForwardedWatch;
 use crate::connections::padded;
 use crate::device::{Device, links, uppers};
@@ -104,13 +105,14 @@ struct Rates {
     packets_for: Rate,
 }
 
-/// The bytes that have left the bands, summed across rebuilt trees. The next field is the bytes that the bands have
-/// dropped.
+/// The counters of the bands: the bytes that have left them, summed across rebuilt trees, the bytes that they have dropped,
+/// and the waits in them.
 #[derive(Default)]
 struct Left {
     counter: u64,
     bytes: u64,
     drops: Drops,
+    waits: Waits,
     changed_at: Option<Instant>,
 }
 
@@ -305,8 +307,9 @@ impl LineWatch {
     fn bands(&mut self) -> io::Result<Option<Bands>> {
         let qdiscs = tc::qdiscs(&mut self.route, self.interface.index)?;
         let root = qdiscs.iter().find(|qdisc| qdisc.parent == TC_H_ROOT && tree::is_root(qdisc));
-        let queues = qdiscs.iter().filter(|qdisc| tree::is_response_queue(qdisc)).map(|queue| queue.counted);
-        let responses = queues.fold(Counted::default(), Counted::plus);
+        let queues = qdiscs.iter().filter(|qdisc| tree::is_response_queue(qdisc));
+        self.left.waits.see(self.now(), queues.clone().map(|queue| (queue.parent, queue.counted)));
+        let responses = queues.map(|queue| queue.counted).fold(Counted::default(), Counted::plus);
         Ok(root.map(|root| Bands { all: root.counted, responses }))
     }
 
@@ -331,7 +334,7 @@ impl LineWatch {
         }
         self.senders.read(|connection| keep(&mut connections, connection))?;
         if let Some(forwarded) = &self.forwarded {
-            forwarded.read(|connection| keep(&mut connections, connection));
+            forwarded.read(&self.left.waits, |connection| keep(&mut connections, connection));
         }
         Ok((connections, ended))
     }

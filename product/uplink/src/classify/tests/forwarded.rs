@@ -3,6 +3,7 @@
 use super::tracked::{IPV4, IPV6, TCP, UDP, arrive, ethernet, ipv4, ipv6, leave, run_on, transport};
 use super::*;
 use crate::Connection;
+use crate::follow::Waits;
 
 const PAYLOAD: u32 = 1400;
 /// Words of a TCP header without options, and with one block of SACK after two bytes of padding.
@@ -28,7 +29,7 @@ fn acknowledgement(client: u8, ack: u32, words: u8) -> Vec<u8> {
 
 fn listed(watch: &ForwardedWatch) -> Vec<Connection> {
     let mut all = Vec::new();
-    watch.read(|connection| all.push(connection));
+    watch.read(&Waits::default(), |connection| all.push(connection));
     all
 }
 

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::mpsc;
 
 use super::*;
+use crate::follow::Waits;
 use crate::testing::skip;
 
 /// The port of the server whose clients connect to [`PORT`].
@@ -253,7 +254,7 @@ fn flows_of_a_container_with_macvlan_are_followed() {
         assert!(counted.by_flow > 0 && counted.forwarded == 0 && counted.responses == 0, "{counted:?}");
         let Some(watch) = ForwardedWatch::open(&site.interface).unwrap() else { return };
         let mut acked = vec![];
-        watch.read(|connection| acked.push(connection.info.acked_bytes));
+        watch.read(&Waits::default(), |connection| acked.push(connection.info.acked_bytes));
         let is_followed = matches!(acked[..], [bytes] if bytes > 90_000);
         assert!(is_followed || Hook::of_new(&site.interface).unwrap() != Hook::Tcx, "{acked:?}");
     });
