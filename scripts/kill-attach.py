@@ -262,7 +262,7 @@ class Sweep:
         failed = [] if self.network.fetch() else ["no packet passes"]
         if status and (status != 1 or len(lines) != 1 or not lines[0].startswith("weir: ")):
             failed.append(f"status {status}: {said}")
-        if status and "detach" not in self.command and (now := self.network.state()) != before:
+        if status and "detach" not in self.command and ", but not saved: " not in said and (now := self.network.state()) != before:
             failed.append(f"{said}before:\n{before}\nafter:\n{now}")
         is_whole, text = self.recover(0)
         return failed + ([] if is_whole else [text]), f"{status}: {said.strip().splitlines()[:1]}"

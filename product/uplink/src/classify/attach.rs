@@ -217,6 +217,7 @@ impl<'a> Site<'a> {
         let earlier = filters.ours().map(Program::open).transpose()?;
         let earlier = match earlier {
             Some(program) => {
+                let program = program.with_arriving(filters.arriving.first().copied())?;
                 let settings = program.settings()?.and_then(|bytes| Settings::from_bytes(&bytes));
                 // A program of another version is replaced, and none of its state is kept.
                 settings.map(|settings| (program, settings))
@@ -338,9 +339,10 @@ impl<'a> Site<'a> {
         record::write(self.interface, made)?;
         let done = program
             .attach(self.interface)
-            .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()))
             .and_then(|()| self.remove_clsact())
-            .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }));
+            .and_then(|()| record::write(self.interface, Made { empty_clsact: false, ..made }))
+            // The last step, because [`Site::undo`] cannot undo it. If it fails, it has undone itself.
+            .and_then(|()| tree::up(self.interface, plan, wanted.replace).map(|_| ()));
         let Err(error) = done else {
             record::forget_earlier(self.interface);
             return Ok(());
@@ -368,10 +370,6 @@ impl<'a> Site<'a> {
         }
         if let Some((earlier, _)) = &self.earlier {
             return earlier.attach(self.interface);
-        }
-        // A step after the tree failed.
-        if matches!(self.tree, Ok(None)) && matches!(tree::find(self.interface), Ok(Some(_))) {
-            tree::down(self.interface)?;
         }
         let now = filter::look(self.interface)?;
         if now.ours().is_some() {

@@ -39,7 +39,7 @@ const BY_NUMBER: &str = "root or CAP_SYS_ADMIN (in addition to CAP_BPF and CAP_P
 /// The program of an interface, in the kernel.
 pub struct Program {
     fd: OwnedFd,
-    /// The program for packets from clients; `None` if this program was opened by its number.
+    /// The program for packets from clients; `None` if this program was opened by its number alone.
     arriving: Option<OwnedFd>,
     maps: Vec<(String, MapHandle)>,
     pub facts: Facts,
@@ -88,6 +88,12 @@ impl Program {
         Program::of(libbpf_rs::Program::fd_from_id(id).map_err(|error| failure(OPENING, BY_NUMBER, error))?)
     }
 
+    /// Adds the program for packets from clients with this number, so that [`Program::attach`] attaches both.
+    pub fn with_arriving(self, id: Option<u32>) -> Result<Program, Error> {
+        let arriving = id.map(libbpf_rs::Program::fd_from_id).transpose();
+        Ok(Program { arriving: arriving.map_err(|error| failure(OPENING, BY_NUMBER, error))?, ..self })
+    }
+
     fn of(fd: OwnedFd) -> Result<Program, Error> {
         let (facts, ids) = info(fd.as_fd()).map_err(|error| Error::kernel(OPENING, error))?;
         let mut maps = Vec::new();
@@ -109,13 +115,8 @@ impl Program {
                 tcx::attach_first(Side::Leaving, self.fd.as_fd(), interface.index)
                     .map_err(|error| Error::kernel(&doing, error))?;
             }
-            // An earlier arriving program stays if there is no new one: both use the same table of flows.
-            if let Some(arriving) = &self.arriving {
-                tcx::attach_first(Side::Arriving, arriving.as_fd(), interface.index)
-                    .map_err(|error| Error::kernel(&doing, error))?;
-                let id = raw_info(arriving.as_fd(), &mut []).map_err(|error| Error::kernel(&doing, error))?.id;
-                detach_arriving(interface, Some(id))?;
-            }
+            let arriving = self.arriving.as_ref().map(|arriving| arriving_first(arriving.as_fd(), interface, &doing));
+            detach_arriving(interface, arriving.transpose()?)?;
             return self.detach_but(interface, Some(self.facts.id));
         }
         let mut hook = hook(self.fd.as_fd(), interface);
@@ -193,6 +194,19 @@ fn refused(error: libbpf_rs::Error) -> Error {
             cause: Some(error.into()),
         },
     }
+}
+
+/// Attaches the program for packets from clients, unless it is attached already, and returns its number.
+fn arriving_first(program: BorrowedFd<'_>, interface: &Interface, doing: &str) -> Result<u32, Error> {
+    let attach = || {
+        let id = raw_info(program, &mut [])?.id;
+        let there = tcx::programs_at(Side::Arriving, interface.index)?;
+        if !there.is_some_and(|there| there.contains(&id)) {
+            tcx::attach_first(Side::Arriving, program, interface.index)?;
+        }
+        Ok(id)
+    };
+    attach().map_err(|error| Error::kernel(doing, error))
 }
 
 /// Detaches our programs for incoming packets, except `kept` if it is given.

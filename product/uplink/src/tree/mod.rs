@@ -44,6 +44,8 @@ pub use classes::{ClassShare, Part, WEIGHT_MAX, check_floors};
 pub use framing::{Framing, Overhead};
 pub use keep::RESTORABLE;
 pub use leftovers::forget_namespace;
+#[cfg(test)]
+pub use up::IS_REFUSED;
 pub use up::{Change, change_rate, check, check_root, down, is_rate, put_back, same, up};
 
 /// The band for SYN-ACK, RST and other packets without data.

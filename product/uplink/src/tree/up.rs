@@ -16,6 +16,12 @@ use crate::{Error, Interface};
 /// The command that removes a tree.
 const DOWN: &str = "weir uplink down";
 
+#[cfg(test)]
+thread_local! {
+    /// True if [`up`] fails in this thread.
+    pub static IS_REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// The action that [`up`] took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -32,6 +38,10 @@ pub enum Change {
 /// Ensures that the tree of this plan is on the interface. Another program's qdisc makes it fail, or with `replace` is
 /// stored and later restored by [`down`].
 pub fn up(interface: &Interface, plan: &Plan, replace: bool) -> Result<Change, Error> {
+    #[cfg(test)]
+    if IS_REFUSED.get() {
+        return Err(Error::new("refused by a test"));
+    }
     interface.explain(make(interface, plan, replace))
 }
 

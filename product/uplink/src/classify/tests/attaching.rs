@@ -549,6 +549,21 @@ fn a_failure_leaves_the_interface_as_it_was() {
     });
 }
 
+/// The kernel refuses to change the bands after both programs have been replaced.
+#[test]
+fn a_refused_change_leaves_both_programs_as_they_were() {
+    at_each_place(|_| {
+        let interface = lo();
+        attach(&interface, &wanted(Policy::Las)).unwrap();
+        let before = filter::look(&interface).unwrap();
+        tree::IS_REFUSED.set(true);
+        let refused = attach(&interface, &wanted(Policy::Psjf));
+        tree::IS_REFUSED.set(false);
+        assert!(refused.unwrap_err().to_string().contains("refused"));
+        assert_eq!(filter::look(&interface).unwrap(), before);
+    });
+}
+
 /// A preview includes errors that only the tree reports, and the shares are the ones that will be there.
 #[test]
 fn a_preview_is_what_attaching_does() {
