@@ -247,6 +247,15 @@ mod tests {
         }
     }
 
+    /// The figures are written once a minute. Over less than that, Grafana's rates are 4/3 of the true ones, then 0.
+    #[test]
+    fn the_dashboard_counts_over_more_than_a_minute() {
+        let page = include_str!("../../../../packaging/grafana/weir-attach.json");
+        let count = |text: &str| page.matches(text).count();
+        assert_eq!(count("\"interval\": \"1m\""), count("\"type\": \"timeseries\""));
+        assert!(count("\"type\": \"timeseries\"") > 0);
+    }
+
     /// Each family is together, as the format wants it, and its counters alone end in `_total`.
     #[test]
     fn it_is_the_text_format_of_prometheus() {
