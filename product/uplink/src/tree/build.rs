@@ -65,7 +65,7 @@ pub fn packet_bytes(mtu_bytes: u32) -> u64 {
 /// Returns the guaranteed share of a band in bytes per second, never zero.
 pub fn share_bytes_per_s(plan: &Plan, band: u8) -> u64 {
     // The rate is in whole bytes, so that the rate read back from the kernel gives the same share.
-    (bytes_per_s(plan.rate) * u64::from(plan.share_of(band))).div_ceil(1000).max(1)
+    plan.guaranteed(bytes_per_s(plan.rate), band)
 }
 
 /// Returns the priority with which a band of [`Kind::Htb`] borrows the rate that the shares leave over; the lowest goes
@@ -268,9 +268,13 @@ mod tests {
     #[test]
     fn a_share_is_never_nothing() {
         let plan = Plan::new(Kind::Htb, "10mbit".parse().unwrap());
-        let shares = |plan: &Plan| [0, 1, 2].map(|band| share_bytes_per_s(plan, band));
-        assert_eq!(shares(&Plan { share_permille: 0, other_share_permille: 0, ..plan.clone() }), [1, 1, 1]);
-        assert_eq!(shares(&Plan { share_permille: 5, other_share_permille: 100, ..plan }), [6250, 125_000, 6250]);
+        let shares = |plan: &Plan| [0, 1, 2, 7, 8, 14].map(|band| share_bytes_per_s(plan, band));
+        assert_eq!(plan.bands, 15);
+        assert_eq!(shares(&Plan { share_permille: 0, other_share_permille: 0, ..plan.clone() }), [1; 6]);
+        let plan = Plan { share_permille: 5, other_share_permille: 100, ..plan };
+        assert_eq!(shares(&plan), [6250, 125_000, 250, 250, 6250, 6250]);
+        let one = Plan { bands: 3, ..plan };
+        assert_eq!(share_bytes_per_s(&one, 2), 6250, "all responses are in one band");
     }
 
     /// A full packet takes 6 ms at the 2 Mbit/s that other traffic has of 10.

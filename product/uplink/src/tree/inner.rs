@@ -98,8 +98,7 @@ fn set_bands(at: &mut At<'_>, plan: &Plan) -> io::Result<()> {
         let top = root_of(class) | (LINK_CLASS & 0xffff);
         all.set(at, top, root_of(class), plan.framing)?;
         for band in DATA_BAND_FIRST..plan.bands {
-            let share = (u128::from(rates.nominal) * u128::from(plan.share_of(band))).div_ceil(1000).max(1) as u64;
-            let leaf = build::band_class(at, plan, band, [share, UNBOUNDED]);
+            let leaf = build::band_class(at, plan, band, [plan.guaranteed(rates.nominal, band), UNBOUNDED]);
             leaf.set(at, build::leaf_of(plan, class, band), top, plan.framing)?;
         }
     }

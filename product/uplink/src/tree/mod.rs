@@ -69,6 +69,8 @@ pub const OTHER_SHARE_PERMILLE: u16 = 200;
 /// The share guaranteed to the control band and to each band of responses, in thousandths. With 13 of them in the
 /// synthetic trace at rho 0.95, shares of 5, 10 and 20 cost 2, 5 and 10 % of the mean response time.
 pub const SHARE_PERMILLE: u16 = 5;
+/// The divisor of the share of a band of smaller responses. It lets one in 5000 packets overtake.
+const BETTER_PARTS: u8 = 25;
 /// Number of priorities of an HTB: TC_HTB_NUMPRIO of linux/pkt_sched.h.
 const HTB_PRIORITIES: u8 = 8;
 /// The whole link, in thousandths.
@@ -116,8 +118,8 @@ pub struct Plan {
     /// The number of bands, including the control band and the other band.
     pub bands: u8,
     pub packets_per_band: u32,
-    /// The share of the rate, in thousandths, that the control band and each band of responses get before any other
-    /// band has more ([`Kind::Htb`] only). 0 means the minimum that HTB supports: one byte per second, which lets a
+    /// The share of the rate, in thousandths, that the control band and each band of larger responses get before any
+    /// other band has more ([`Kind::Htb`] only); a band of smaller responses gets less ([`Plan::guaranteed`]). 0 means the minimum that HTB supports: one byte per second, which lets a
     /// packet a minute through.
     pub share_permille: u16,
     /// The share of other traffic, in the same terms.
@@ -147,9 +149,16 @@ impl Plan {
         if self.classes.is_empty() { self.bands } else { DATA_BAND_FIRST }
     }
 
-    /// Returns the share of the rate guaranteed to this band, in thousandths.
-    pub fn share_of(&self, band: u8) -> u16 {
-        if band == OTHER_BAND { self.other_share_permille } else { self.share_permille }
+    /// Returns the part of a rate that is guaranteed to this band, both in bytes per second; never zero. HTB sends the
+    /// first packet of a band that was idle at once, before packets of better bands. A response that grows would
+    /// overtake itself in each of its bands, and TCP would send again what was overtaken. So the better half of the
+    /// bands of responses, which few responses fill, has a fraction of the share.
+    pub fn guaranteed(&self, bytes_per_s: u64, band: u8) -> u64 {
+        let permille = if band == OTHER_BAND { self.other_share_permille } else { self.share_permille };
+        let better = DATA_BAND_FIRST..DATA_BAND_FIRST + (self.bands - DATA_BAND_FIRST) / 2;
+        let parts = if better.contains(&band) { BETTER_PARTS } else { 1 };
+        let guaranteed = u128::from(bytes_per_s) * u128::from(permille);
+        u64::try_from(guaranteed.div_ceil(1000 * u128::from(parts))).unwrap_or(u64::MAX).max(1)
     }
 
     /// Returns an error if no kernel could make this plan.

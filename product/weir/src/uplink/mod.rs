@@ -253,7 +253,8 @@ pub fn added(plan: &Plan) -> String {
 pub fn shares(plan: &Plan) -> Option<String> {
     let percent = |permille: u16| f64::from(permille) / 10.0;
     let (each, other) = (percent(plan.share_permille), percent(plan.other_share_permille));
-    (plan.kind == Kind::Htb).then(|| format!("guaranteed {each} % for each and {other} % for other traffic"))
+    (plan.kind == Kind::Htb)
+        .then(|| format!("guaranteed {each} % for each band of larger responses and {other} % for other traffic"))
 }
 
 fn described(tree: &Tree) -> Value {

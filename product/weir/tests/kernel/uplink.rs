@@ -65,7 +65,11 @@ fn rates_change_in_place_and_shares_are_kept() {
     let Some(network) = Network::new() else { return };
     network.printed("uplink up uplink --rate 10mbit --qdisc htb --share 3% --other-share 10% --bands 5");
     let changed = network.printed("uplink up uplink --rate 20mbit --share 3% --other-share 10% --bands 5");
-    assert!(changed.contains("rates changed") && changed.contains("3 % for each and 10 % for other"), "{changed}");
+    assert!(
+        changed.contains("rates changed")
+            && changed.contains("3 % for each band of larger responses and 10 % for other"),
+        "{changed}"
+    );
     let shown = network.json("uplink show uplink");
     let shares = (&shown["share_permille"], &shown["other_share_permille"], &shown["band_count"]);
     assert_eq!(shares, (&30.into(), &100.into(), &5.into()));
