@@ -20,6 +20,7 @@
 #include "head.h"
 #include "packet.h"
 #include "path.h"
+#include "proxied.h"
 #include "rank.h"
 #include "socket.h"
 #include "tracked.h"
@@ -583,7 +584,10 @@ __noinline int classify_tracked(struct __sk_buff *skb, struct packet *packet)
 		counters->no_storage += !tracked;
 	}
 	if (unlikely((packet->flags & (SYN | ACK)) == (SYN | ACK)))
-		open_handshake(&tuple, bpf_ktime_get_ns());
+		open_handshake(&tuple, packet->ack, bpf_ktime_get_ns());
+	// The connection before with these addresses and ports was of another client.
+	if (settings.flags & BY_PROXY && packet->flags & SYN)
+		bpf_map_delete_elem(&weir_proxied, &tuple);
 	if (likely(is_data)) {
 		if (likely(tracked))
 			classify_step(skb, packet, tracked, &tuple, counters);
@@ -620,6 +624,8 @@ int weir_clients_in(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (!is_of_other_end(&packet) || !(packet.flags & ACK) || !read_reversed_tuple(skb, &packet, &flow))
 		return TC_ACT_UNSPEC;
+	if (settings.flags & BY_PROXY && settings.allowance_bytes && packet.payload_bytes)
+		learn_client(skb, &packet, &flow);
 	tracked = bpf_map_lookup_elem(&weir_tracked, &flow);
 	// The flow is stored from its first packet of data on.
 	if (unlikely(!tracked || tracked->seen != SEEN))
@@ -702,6 +708,9 @@ int weir_classify(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (packet.protocol == IPPROTO_UDP && unlikely(is_disowned(skb)))
 		return TC_ACT_UNSPEC;
+	set_marked_client(skb, &packet);
+	if (settings.flags & BY_PROXY && settings.allowance_bytes && packet.payload_bytes && packet.protocol == IPPROTO_TCP)
+		set_proxied_client(skb, &packet);
 	find_class(skb, &packet);
 	// There is none for a SYN-ACK and a RST to a closed port, and for packets that are only forwarded.
 	sk = packet.protocol == IPPROTO_TCP ? skb->sk : NULL;

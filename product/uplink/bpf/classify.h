@@ -12,6 +12,8 @@
 #define BAND_CONTROL 0
 #define WORD_BYTES 8
 #define UPLOADS 4
+#define BY_MARK 256
+#define BY_PROXY 512
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
 
@@ -43,7 +45,8 @@ _Static_assert(sizeof(struct rule) == RULE_BYTES, "rule");
 struct settings {
 	__u32 layout;
 	__u32 policy;
-	// What attaching made and detaching must remove: 1 the clsact, 2 the tree. And 4: uploads are ordered too.
+	// What attaching made and detaching must remove: 1 the clsact, 2 the tree. And 4: uploads are ordered too; 256: a
+	// packet's mark identifies its client; 512: the PROXY header of its connection does.
 	__u32 flags;
 	__u32 cuts_count;
 	// How many bytes a client may be ahead of its share of the link; 0 if clients do not share it.

@@ -30,10 +30,13 @@
 // Prevents overflow of products: beyond it, the link has been idle for a minute.
 #define IDLE_US_MAX (60 * US_PER_S)
 
-// The leading bits of a client's address; an IPv4 address is the first four bytes.
+// The version of IP of a client that has a mark instead of an address.
+#define MARKED 0
+
+// The leading bits of a client's address, of which an IPv4 address is the first four bytes; or its mark.
 struct client_key {
 	__u64 words[2];
-	// The version of IP, and above its eight bits the class of responses.
+	// The version of IP, or MARKED, and above its eight bits the class of responses.
 	__u64 version;
 };
 

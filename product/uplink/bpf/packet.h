@@ -138,11 +138,11 @@ static __always_inline __u64 leading(__u64 word, __u32 bits)
 }
 
 // Sets the client from its address.
-static __always_inline void set_client(struct packet *packet, __u64 first, __u64 second)
+static __always_inline void set_client(struct client_key *client, __u32 version, __u64 first, __u64 second)
 {
-	packet->client.version = packet->version;
-	packet->client.words[0] = leading(first, packet->version == 4 ? settings.v4_bits : settings.v6_bits);
-	packet->client.words[1] = packet->version == 6 && settings.v6_bits > 64 ? leading(second, settings.v6_bits - 64) : 0;
+	client->version = version;
+	client->words[0] = leading(first, version == 4 ? settings.v4_bits : settings.v6_bits);
+	client->words[1] = version == 6 && settings.v6_bits > 64 ? leading(second, settings.v6_bits - 64) : 0;
 }
 
 // Reads the header of TCP or UDP that follows heads of so many bytes.
@@ -190,11 +190,11 @@ __noinline int parse_slowly(struct __sk_buff *skb, struct packet *packet)
 		if (!is_transport(packet->protocol) || *(__u16 *)(bytes + 6) & bpf_htons(FRAGMENT_OFFSET))
 			return 0;
 		if (settings.allowance_bytes)
-			set_client(packet, *(__u32 *)(bytes + 16), 0);
+			set_client(&packet->client, 4, *(__u32 *)(bytes + 16), 0);
 	} else if (packet->version == 6 && (at = ipv6_transport_at(skb, packet, bytes[6]))) {
 		ip_bytes = bpf_ntohs(*(__u16 *)(bytes + 4)) + IPV6_BYTES;
 		if (settings.allowance_bytes)
-			set_client(packet, heads[3], heads[4]);
+			set_client(&packet->client, 6, heads[3], heads[4]);
 	} else {
 		return 0;
 	}
@@ -222,7 +222,7 @@ static __always_inline bool parse_in_place(struct __sk_buff *skb, struct packet 
 		    ip_bytes + ETH_HLEN != skb->len)
 			return false;
 		if (settings.allowance_bytes)
-			set_client(packet, *(__u32 *)(ip + 16), 0);
+			set_client(&packet->client, 4, *(__u32 *)(ip + 16), 0);
 		read_transport(skb, packet, ip + 20, 20, ip_bytes);
 		return true;
 	}
@@ -234,7 +234,7 @@ static __always_inline bool parse_in_place(struct __sk_buff *skb, struct packet 
 	if (ip[0] >> 4 != 6 || !is_transport(packet->protocol) || ip_bytes + ETH_HLEN != skb->len)
 		return false;
 	if (settings.allowance_bytes)
-		set_client(packet, *(__u64 *)(ip + 24), *(__u64 *)(ip + 32));
+		set_client(&packet->client, 6, *(__u64 *)(ip + 24), *(__u64 *)(ip + 32));
 	read_transport(skb, packet, ip + IPV6_BYTES, IPV6_BYTES, ip_bytes);
 	return true;
 }
@@ -292,6 +292,16 @@ static __always_inline bool read_reversed_tuple(struct __sk_buff *skb, struct pa
 	return true;
 }
 
+// Sets the client from the packet's mark, if it has one and marks identify clients.
+static __always_inline void set_marked_client(struct __sk_buff *skb, struct packet *packet)
+{
+	if (!settings.allowance_bytes || !(settings.flags & BY_MARK) || !skb->mark)
+		return;
+	packet->client.version = MARKED;
+	packet->client.words[0] = skb->mark;
+	packet->client.words[1] = 0;
+}
+
 // Returns true if the port is one of the server's. The compiler must not know the limit of a port: it would leave out the
 // mask, and verifiers before Linux 6.8 lose the limit of a number that is stored on the stack.
 static __always_inline bool is_wanted(__u32 port)
@@ -322,13 +332,12 @@ static __always_inline bool turn_upload(struct __sk_buff *skb, struct packet *pa
 	if (packet->version == 4) {
 		if (!load_ip(skb, packet, IPV4_ADDRESSES_AT, address, sizeof(__u32)))
 			return false;
-		packet->client.words[0] = leading(*(__u32 *)address, settings.v4_bits);
+		set_client(&packet->client, 4, *(__u32 *)address, 0);
 		return true;
 	}
 	if (!load_ip(skb, packet, IPV6_ADDRESSES_AT, address, sizeof(address)))
 		return false;
-	packet->client.words[0] = leading(address[0], settings.v6_bits);
-	packet->client.words[1] = settings.v6_bits > 64 ? leading(address[1], settings.v6_bits - 64) : 0;
+	set_client(&packet->client, 6, address[0], address[1]);
 	return true;
 }
 

@@ -103,6 +103,9 @@ struct handshake {
 	// The hash, and the round trip once it has ended.
 	__u32 hash;
 	__u32 rtt_us;
+	// For proxied.h: where the client's data begins, and 1 while none of it has come.
+	__u32 data_seq;
+	__u32 awaits_data;
 };
 
 struct {
@@ -128,8 +131,8 @@ static __always_inline struct handshake *handshake_at(__u32 hash)
 	return bpf_map_lookup_elem(&weir_handshakes, &at);
 }
 
-// Notes a SYN-ACK that leaves.
-static __always_inline void open_handshake(struct tuple *tuple, __u64 now)
+// Notes a SYN-ACK that leaves, which acknowledges up to `ack`.
+static __always_inline void open_handshake(struct tuple *tuple, __u32 ack, __u64 now)
 {
 	__u32 hash = hash_of(tuple);
 	struct handshake *handshake = handshake_at(hash);
@@ -140,6 +143,8 @@ static __always_inline void open_handshake(struct tuple *tuple, __u64 now)
 	handshake->opened_ns = handshake->hash == hash ? 0 : now;
 	handshake->hash = hash;
 	handshake->rtt_us = 0;
+	handshake->data_seq = ack;
+	handshake->awaits_data = 1;
 }
 
 // Notes the first packet of a client that acknowledges one.

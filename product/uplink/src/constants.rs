@@ -3,7 +3,7 @@
 //! differs does not compile.
 
 /// The layout version. Settings of a program from another version of weir, with another layout, are not read.
-pub const LAYOUT: u32 = 14;
+pub const LAYOUT: u32 = 15;
 /// The number of bands of a tree (`prio` has 16): control packets, other traffic, then data.
 pub const BANDS_MAX: usize = 16;
 pub const BAND_DATA_FIRST: usize = 2;

@@ -213,6 +213,11 @@ impl<'a> Site<'a> {
                 "a filter of another program has the place of weir's on {name} (handle {handle}): run `tc filter del dev {name} egress pref {priority}` to remove it"
             )));
         }
+        if wanted.clients.is_some_and(Clients::reads_headers) && place == Hook::Clsact {
+            return Err(Error::missing(format!(
+                "{name}: --client-by proxy reads what arrives, which this kernel does not show (it needs Linux 6.6, TCX): use --client-by mark"
+            )));
+        }
         tree::check_root(interface, wanted.replace, "weir attach --detach")?;
         let earlier = filters.ours().map(Program::open).transpose()?;
         let earlier = match earlier {

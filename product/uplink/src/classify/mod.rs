@@ -43,7 +43,7 @@ pub use gain::{keep_gain, kept_gain};
 pub use meter::{Meter, Missed, Response, is_tried, now};
 pub use program::Facts;
 pub use record::{Lost, forget_gone, lost};
-pub use settings::{CUTS_MAX, Policy, Settings, Share};
+pub use settings::{CUTS_MAX, ClientBy, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
@@ -78,6 +78,14 @@ pub struct Clients {
     pub v4_bits: u8,
     /// Number of leading bits of an IPv6 address that identify a client, 1 to 128.
     pub v6_bits: u8,
+    pub by: ClientBy,
+}
+
+impl Clients {
+    /// Returns true if clients are identified by what arrives.
+    fn reads_headers(self) -> bool {
+        self.by == ClientBy::Proxy && self.share != ClientShareSpec::Off
+    }
 }
 
 /// A classifier attached to an interface.

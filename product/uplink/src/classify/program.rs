@@ -7,6 +7,7 @@ use std::time::Duration;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ObjectBuilder, TC_EGRESS, TcHook};
 
 use super::filter::{self, HANDLE, NAME, NAME_ARRIVING, PRIORITY};
+use super::settings::{ClientBy, Settings};
 use super::tcx::{self, Side};
 use crate::constants::SETTINGS_BYTES;
 use crate::{Error, Interface};
@@ -27,6 +28,7 @@ const FLOWS_MAP: &str = "weir_flows";
 const TRACKED_MAP: &str = "weir_tracked";
 pub const PATHS_MAP: &str = "weir_paths";
 const HANDSHAKES_MAP: &str = "weir_handshakes";
+pub const PROXIED_MAP: &str = "weir_proxied";
 pub const PUT_MAP: &str = ".data.weir_put";
 const MAPS_MAX: usize = 16;
 /// The number of open files that is enough for every command.
@@ -245,6 +247,8 @@ fn load_once(
     earlier: Option<&Program>,
 ) -> Result<(OwnedFd, OwnedFd), libbpf_rs::Error> {
     let mut object = ObjectBuilder::default().open_memory(object)?;
+    let share = Settings::from_bytes(settings).and_then(|settings| settings.share);
+    let reads_headers = share.is_some_and(|share| share.client_by == ClientBy::Proxy);
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name.contains(".rodata.settings") || name == SETTINGS_MAP {
@@ -254,6 +258,14 @@ fn load_once(
             (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
         {
             map.reuse_fd(handle.as_fd())?;
+        }
+        if name == PROXIED_MAP {
+            let is_whole = |handle: &&MapHandle| handle.max_entries() == map.max_entries();
+            match earlier.and_then(|earlier| earlier.map(PROXIED_MAP)).filter(is_whole) {
+                _ if !reads_headers => map.set_max_entries(1)?,
+                Some(handle) => map.reuse_fd(handle.as_fd())?,
+                None => {}
+            }
         }
     }
     let object = object.load()?;
@@ -388,16 +400,16 @@ mod tests {
     /// A kernel with a JIT accepts the program for interpreters too.
     #[test]
     fn the_verifier_takes_both_programs_under_every_policy() {
-        for (policy, classes) in Policy::ALL
-            .into_iter()
-            .flat_map(|policy| [Classes::default(), full_classes()].map(|classes| (policy, classes)))
-        {
+        for (policy, (classes, client_by)) in Policy::ALL.into_iter().flat_map(|policy| {
+            [(Classes::default(), ClientBy::Mark), (full_classes(), ClientBy::Proxy)].map(|rest| (policy, rest))
+        }) {
             // Code that is only needed for clients must not be missing without them.
             let share = (policy != Policy::Las).then_some(Share {
                 allowance_bytes: 1 << 20,
                 link_bytes_per_s: 1 << 20,
                 v4_bits: 32,
                 v6_bits: 56,
+                client_by,
                 behind_band: 15,
                 behind_bands: 1,
             });

@@ -51,6 +51,41 @@ impl Policy {
     }
 }
 
+/// The property of a packet that identifies its client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientBy {
+    #[default]
+    Address,
+    /// The packet's mark (`skb->mark`) if it is not 0, else its address.
+    Mark,
+    /// The source address in the PROXY header of the connection if it has one, else the packet's address.
+    Proxy,
+}
+
+impl ClientBy {
+    pub const ALL: [ClientBy; 3] = [ClientBy::Address, ClientBy::Mark, ClientBy::Proxy];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ClientBy::Address => "address",
+            ClientBy::Mark => "mark",
+            ClientBy::Proxy => "proxy",
+        }
+    }
+
+    fn flags(self) -> u32 {
+        match self {
+            ClientBy::Address => 0,
+            ClientBy::Mark => BY_MARK,
+            ClientBy::Proxy => BY_PROXY,
+        }
+    }
+
+    fn of_flags(flags: u32) -> ClientBy {
+        ClientBy::ALL.into_iter().rev().find(|by| flags & by.flags() == by.flags()).unwrap_or_default()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub policy: Policy,
@@ -79,6 +114,7 @@ pub struct Share {
     pub link_bytes_per_s: u64,
     pub v4_bits: u8,
     pub v6_bits: u8,
+    pub client_by: ClientBy,
     /// The first band for clients that are further ahead. The next field is the number of such bands.
     pub behind_band: u8,
     pub behind_bands: u8,
@@ -88,18 +124,18 @@ impl Share {
     /// Returns the sharing for a link of this rate with this many bands for responses; `None` if clients do not share
     /// the link.
     pub fn of(clients: Clients, rate: Rate, cuts: usize, data_bands: u8) -> Option<Share> {
-        let Clients { share, v4_bits, v6_bits } = clients;
+        let Clients { share, v4_bits, v6_bits, by: client_by } = clients;
         let link_bytes_per_s = rate.bytes_in(Nanos::from_secs(1));
         let allowance_bytes = share.of_link(rate_of(link_bytes_per_s))?.allowance_bytes;
         // The bands after the band of the largest responses, if there are more.
         let data_bands = usize::from(data_bands).max(1);
         let first = (cuts + 1).min(data_bands - 1);
         let (behind_band, behind_bands) = ((BAND_DATA_FIRST + first) as u8, (data_bands - first) as u8);
-        Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands })
+        Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, client_by, behind_band, behind_bands })
     }
 
     fn to_bytes(share: Option<Share>) -> Vec<u8> {
-        let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands }) = share
+        let Some(Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, behind_band, behind_bands, .. }) = share
         else {
             return vec![0; CUTS_AT - SHARE_AT];
         };
@@ -120,6 +156,7 @@ impl Share {
             link_bytes_per_s: u64_at(bytes, SHARE_AT + 8)?,
             v4_bits: bits(SHARE_AT + 16)?,
             v6_bits: bits(SHARE_AT + 20)?,
+            client_by: ClientBy::of_flags(u32_at(bytes, FLAGS_AT)?),
             behind_band: bits(SHARE_AT + 24)?,
             behind_bands: bits(SHARE_AT + 28)?,
         })
@@ -129,12 +166,13 @@ impl Share {
 impl Settings {
     /// Returns the sharing that was requested; `None` if clients do not share the link.
     pub fn clients(&self) -> Option<Clients> {
-        let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, .. } = self.share?;
+        let Share { allowance_bytes, link_bytes_per_s, v4_bits, v6_bits, client_by: by, .. } = self.share?;
         let is_so = |share: &ClientShareSpec| {
             share.of_link(rate_of(link_bytes_per_s)).is_some_and(|share| share.allowance_bytes == allowance_bytes)
         };
         let named = [ClientShareSpec::On, ClientShareSpec::Strict].into_iter().find(is_so);
-        Some(Clients { share: named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes)), v4_bits, v6_bits })
+        let share = named.unwrap_or(ClientShareSpec::Allowance(allowance_bytes));
+        Some(Clients { share, v4_bits, v6_bits, by })
     }
 
     /// Returns the cut points that were requested, if they can be recovered.
@@ -152,6 +190,9 @@ fn rate_of(bytes_per_s: u64) -> Option<Rate> {
 const MADE_CLSACT: u32 = 1;
 const MADE_TREE: u32 = 2;
 const UPLOADS: u32 = 4;
+const BY_MARK: u32 = 256;
+const BY_PROXY: u32 = 512;
+const FLAGS_AT: usize = 8;
 /// The bit positions, in the flags, of two numbers that the program does not read: the previous queue (its index in
 /// `RESTORABLE`, from 1) and the previous number of segments.
 const QUEUE_SHIFT: u32 = 4;
@@ -177,6 +218,7 @@ impl Settings {
         let flags = u32::from(self.made_clsact) * MADE_CLSACT
             + u32::from(self.made_tree) * MADE_TREE
             + u32::from(self.has_uploads) * UPLOADS
+            + self.share.map_or(0, |share| share.client_by.flags())
             + before_to_flags(self.before);
         let words = [LAYOUT, self.policy.number(), flags, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -200,7 +242,7 @@ impl Settings {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;
         }
-        let flags = u32_at(bytes, 8)?;
+        let flags = u32_at(bytes, FLAGS_AT)?;
         let cuts = (u32_at(bytes, 12)? as usize).min(CUTS_MAX);
         let mut priorities = [0; BANDS_MAX];
         for (band, priority) in priorities.iter_mut().enumerate() {
@@ -234,8 +276,10 @@ mod tests {
         let rates = ["9500kbit", "94123457bit"].map(|rate| rate.parse::<Rate>().unwrap());
         let [on, strict, off, given] =
             [ClientShareSpec::On, ClientShareSpec::Strict, ClientShareSpec::Off, ClientShareSpec::Allowance(77_777)];
-        for (share, rate) in [on, strict, given, off].into_iter().flat_map(|share| rates.map(|rate| (share, rate))) {
-            let clients = Clients { share, v4_bits: 24, v6_bits: 56 };
+        let shares =
+            [(on, ClientBy::Address), (strict, ClientBy::Mark), (given, ClientBy::Proxy), (off, ClientBy::Mark)];
+        for ((share, by), rate) in shares.into_iter().flat_map(|share| rates.map(|rate| (share, rate))) {
+            let clients = Clients { share, v4_bits: 24, v6_bits: 56, by };
             let usual = Cuts::Usual.resolve(Policy::Psjf, 13, None).unwrap();
             for (cuts, wanted) in [(usual, Cuts::Usual), (vec![7, 70], Cuts::Given(vec![7, 70]))] {
                 let settings = Settings {
@@ -272,6 +316,7 @@ mod tests {
                 link_bytes_per_s: 1 << 40,
                 v4_bits: 24,
                 v6_bits: 128,
+                client_by: ClientBy::Mark,
                 behind_band: 12,
                 behind_bands: 4,
             }),

@@ -14,7 +14,7 @@ mod wake;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Hook, Policy, Settings};
+use ::uplink::classify::{self, Classify, ClientBy, Clients, Cuts, Hook, Policy, Settings};
 use ::uplink::follow as line;
 use ::uplink::tree::{self, Overhead, Tree};
 use ::uplink::{Error, Interface};
@@ -26,6 +26,7 @@ use server::ClientShareSpec;
 use units::Rate;
 
 use crate::uplink::{OVERHEAD_HELP, OverheadName};
+use prometheus::Format;
 use rate::{AttachRate, Wish};
 use saved::File;
 pub use show::{is_open, rate_of, rate_said, said};
@@ -33,7 +34,7 @@ pub use show::{is_open, rate_of, rate_said, said};
 /// The default ports of a server.
 const PORTS: [u16; 2] = [80, 443];
 /// The flags for attaching, which have no meaning with `--list` and `--detach`.
-const ATTACH_FLAGS: [&str; 14] = [
+const ATTACH_FLAGS: [&str; 16] = [
     "interface",
     "ports",
     "uploads",
@@ -43,11 +44,13 @@ const ATTACH_FLAGS: [&str; 14] = [
     "cuts",
     "client_share",
     "client_prefix",
+    "client_by",
     "replace",
     "no_watch",
     "trial",
     "dry_run",
     "prometheus",
+    "openmetrics",
 ];
 const AFTER_HELP: &str = "\
 Examples:
@@ -106,6 +109,10 @@ pub struct Args {
     /// [default: 32,56]
     #[arg(long, value_name = "V4,V6", verbatim_doc_comment)]
     client_prefix: Option<ClientPrefix>,
+    /// Identity of a client: its address; mark, that of its packets; or proxy, the source in the
+    /// PROXY header of its connection. Without mark or header, the address [default: address]
+    #[arg(long, value_name = "WHAT", value_parser = client_bys(), verbatim_doc_comment, hide_possible_values = true)]
+    client_by: Option<ClientBy>,
     /// Replace a queueing discipline that weir did not make; --detach restores it
     #[arg(long)]
     replace: bool,
@@ -153,6 +160,16 @@ pub struct Args {
         verbatim_doc_comment
     )]
     prometheus: Option<Option<PathBuf>>,
+    /// The same as OpenMetrics 1.0
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        requires = "list",
+        conflicts_with_all = ["interface", "json", "prometheus"]
+    )]
+    openmetrics: Option<Option<PathBuf>>,
     /// Remove the classifier from this interface, and the bands if it made them
     #[arg(long, value_name = "INTERFACE", conflicts_with_all = ATTACH_FLAGS)]
     detach: Option<String>,
@@ -174,7 +191,7 @@ struct Ports(Vec<u16>);
 
 /// The flags that have no meaning with `--list`.
 fn listed_without() -> impl Iterator<Item = &'static str> {
-    ATTACH_FLAGS.into_iter().filter(|flag| *flag != "prometheus").chain(["save", "detach"])
+    ATTACH_FLAGS.into_iter().filter(|flag| !["prometheus", "openmetrics"].contains(flag)).chain(["save", "detach"])
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -218,10 +235,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 fn list(args: &Args) -> Result<(), Failure> {
     let (all, lost) = (figures::all()?, classify::lost()?);
-    match &args.prometheus {
-        None => show::list(&all, &lost, args.json),
-        Some(None) => crate::uplink::print(&prometheus::text(&all, &lost)),
-        Some(Some(file)) => prometheus::write(file, &prometheus::text(&all, &lost)),
+    let (file, format) = match (&args.prometheus, &args.openmetrics) {
+        (Some(file), _) => (file, Format::Prometheus),
+        (None, Some(file)) => (file, Format::OpenMetrics),
+        (None, None) => return show::list(&all, &lost, args.json),
+    };
+    let text = prometheus::text(&all, &lost, format);
+    match file {
+        None => crate::uplink::print(&text),
+        Some(file) => prometheus::write(file, &text),
     }
 }
 
@@ -397,12 +419,19 @@ fn clients(args: &Args, earlier: Option<&Settings>) -> Option<Clients> {
     let bits = args.client_prefix.map(ClientPrefix::bits);
     let bits = bits.or(before.map(|before| [before.v4_bits, before.v6_bits]));
     let [v4_bits, v6_bits] = bits.unwrap_or(ClientPrefix::default().bits());
-    Some(Clients { share, v4_bits, v6_bits })
+    let by = args.client_by.or(before.map(|before| before.by)).unwrap_or_default();
+    Some(Clients { share, v4_bits, v6_bits, by })
 }
 
 fn policies() -> impl TypedValueParser<Value = Policy> {
     let of_name = |name: String| Policy::ALL.into_iter().find(|policy| policy.name() == name);
     PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(move |name| of_name(name).expect("one of the names"))
+}
+
+fn client_bys() -> impl TypedValueParser<Value = ClientBy> {
+    let of_name = |name: String| ClientBy::ALL.into_iter().find(|by| by.name() == name);
+    PossibleValuesParser::new(ClientBy::ALL.map(ClientBy::name))
+        .map(move |name| of_name(name).expect("one of the names"))
 }
 
 fn on_or_off(text: &str) -> Result<bool, String> {

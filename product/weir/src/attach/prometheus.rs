@@ -1,6 +1,6 @@
-//! Writes the figures of attaches as Prometheus metrics for node_exporter's textfile collector, which refuses
-//! OpenMetrics files with `info` and treats their counters as untyped. Labels are interfaces, bands and classes, never
-//! clients.
+//! Writes the figures of attaches as metrics: in the text format of Prometheus for node_exporter's textfile collector,
+//! which treats the counters of OpenMetrics as untyped and without help, or as OpenMetrics 1.0. Labels are interfaces,
+//! bands and classes, never clients.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,37 +22,55 @@ type Metric<V> = (&'static str, &'static str, fn(&Figures) -> V);
 /// A metric per queue: the end of its name, its kind, its help text, and its value.
 type QueueMetric = (&'static str, &'static str, &'static str, fn(&Counted) -> u64);
 
+/// The units of OpenMetrics that end a name.
+const UNITS: [&str; 3] = ["bytes_per_second", "bytes", "seconds"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Prometheus,
+    OpenMetrics,
+}
+
 /// Returns the metrics of each attach. `lost` has the interfaces that have lost theirs.
-pub fn text(all: &[Figures], lost: &[Lost]) -> String {
-    let mut page = Page::default();
+pub fn text(all: &[Figures], lost: &[Lost], format: Format) -> String {
+    let mut page = Page { text: String::new(), format };
     page.of_attaches(all, lost);
     page.rates(all);
     page.gains(all);
     page.queues(all);
     page.counters(all);
-    page.0
+    page.text + if format == Format::OpenMetrics { "# EOF\n" } else { "" }
 }
 
 /// Writes a file and renames it, so that a collector finds either the old or the complete new file.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let unwritten =
-        |error| Failure::Failed(format!("cannot write {}: {error}; --prometheus prints it", file.display()));
+        |error| Failure::Failed(format!("cannot write {}: {error}; without a file it is printed", file.display()));
     saved::write(file, text).map_err(unwritten)
 }
 
-#[derive(Default)]
-struct Page(String);
+struct Page {
+    text: String,
+    format: Format,
+}
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let is_openmetrics = self.format == Format::OpenMetrics;
+        // There a family of counters has not the end that its samples have.
+        let name = if is_openmetrics { name.strip_suffix("_total").unwrap_or(name) } else { name };
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let ends = |unit: &&&str| name.strip_suffix(**unit).is_some_and(|before| before.ends_with('_'));
+        if let Some(unit) = UNITS.iter().find(ends).filter(|_| is_openmetrics) {
+            let _ = writeln!(self.text, "# UNIT {name} {unit}");
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &[Label], value: impl std::fmt::Display) {
         let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
     }
 
     fn of_attaches(&mut self, all: &[Figures], lost: &[Lost]) {
@@ -227,7 +245,7 @@ mod tests {
     /// The dashboard, the rules and the documentation use only names that exist, and the documentation has all.
     #[test]
     fn what_others_ask_for_is_there() {
-        let said = text(&[], &[]);
+        let said = text(&[], &[], Format::Prometheus);
         let page = include_str!("../../../../docs/attach.md");
         let asked = [
             page,
@@ -256,11 +274,24 @@ mod tests {
         assert!(count("\"type\": \"timeseries\"") > 0);
     }
 
+    #[test]
+    fn as_openmetrics_counters_have_the_name_of_their_family() {
+        let said = text(&[], &[], Format::OpenMetrics);
+        for line in [
+            "# TYPE weir_attach_band_bytes counter\n# UNIT weir_attach_band_bytes bytes\n",
+            "# TYPE weir_attach_rate_bytes_per_second gauge\n# UNIT weir_attach_rate_bytes_per_second bytes_per_second\n",
+            "# TYPE weir_attach_responses counter\n# HELP ",
+        ] {
+            assert!(said.contains(line), "{line}: {said}");
+        }
+        assert!(said.ends_with("\n# EOF\n") && said.lines().all(|line| !line.contains("_total ")));
+    }
+
     /// Each family is together, as the format wants it, and its counters alone end in `_total`.
     #[test]
     fn it_is_the_text_format_of_prometheus() {
         let lost = Lost { interface: ::uplink::Interface { name: "a\"b".into(), index: 7 }, what: String::new() };
-        let said = text(&[], &[lost]);
+        let said = text(&[], &[lost], Format::Prometheus);
         assert!(said.contains("\nweir_attach_active{interface=\"a\\\"b\"} 0\n"), "{said}");
         let types: Vec<(&str, &str)> =
             said.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();

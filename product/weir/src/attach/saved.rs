@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use ::uplink::classify::{Classes, Cuts, Settings};
+use ::uplink::classify::{Classes, ClientBy, Cuts, Settings};
 use ::uplink::tree::Overhead;
 use clap::Parser;
 use cli::Failure;
@@ -25,8 +25,21 @@ const RATE: &str = "rate";
 const REPLACE: &str = "replace";
 const OVERHEAD: &str = "overhead";
 const UPLOADS: &str = "uploads";
-const KEYS: [&str; 11] =
-    ["port", UPLOADS, RATE, OVERHEAD, "policy", "cuts", "client_share", "client_prefix", REPLACE, DEFAULT_CLASS, CLASS];
+const CLIENT_BY: &str = "client_by";
+const KEYS: [&str; 12] = [
+    "port",
+    UPLOADS,
+    RATE,
+    OVERHEAD,
+    "policy",
+    "cuts",
+    "client_share",
+    "client_prefix",
+    CLIENT_BY,
+    REPLACE,
+    DEFAULT_CLASS,
+    CLASS,
+];
 /// The parser's message about a table or key that occurs twice.
 const DUPLICATE: &str = "duplicate key";
 const HEADING: &str = "# Attaches that stay: written by `weir attach --save`, made by `weir apply`.\n";
@@ -218,6 +231,9 @@ pub fn words(settings: &Settings, rate: Option<Rate>, overhead: Option<Overhead>
             ("client_prefix", format!("\"{},{}\"", clients.v4_bits, clients.v6_bits)),
         ]),
         None => keys.push(("client_share", "\"off\"".to_string())),
+    }
+    if let Some(by) = settings.clients().map(|clients| clients.by).filter(|by| *by != ClientBy::Address) {
+        keys.push((CLIENT_BY, format!("\"{}\"", by.name())));
     }
     if replace {
         keys.push((REPLACE, "true".to_string()));

@@ -1,6 +1,6 @@
 //! Attached classifiers, for people and for programs.
 
-use ::uplink::classify::{self, Attached, Counters, Hook, Lost, Preview, Settings, Share, Verdict};
+use ::uplink::classify::{self, Attached, ClientBy, Counters, Hook, Lost, Preview, Settings, Share, Verdict};
 use ::uplink::follow::{self, Followed};
 use ::uplink::tree::{self, Plan, Tree};
 use ::uplink::{Counted, Error, Interface};
@@ -233,12 +233,18 @@ pub fn said(place: Hook, settings: &Settings, is_open: bool) -> String {
 fn shared(share: Option<Share>, is_open: bool) -> String {
     match share {
         None => "; each response for itself".to_string(),
-        Some(_) if is_open => String::new(),
+        Some(share) if is_open => by(share).map_or(String::new(), |by| format!("; clients{by}")),
         Some(share) => {
             let megabytes = share.allowance_bytes as f64 / 1e6;
-            format!("; a client {megabytes:.1} MB ahead of its share stands behind the others")
+            let by = by(share).unwrap_or_default();
+            format!("; a client{by} {megabytes:.1} MB ahead of its share stands behind the others")
         }
     }
+}
+
+/// Describes the property that identifies a client, unless it is the address.
+fn by(share: Share) -> Option<String> {
+    (share.client_by != ClientBy::Address).then(|| format!(" (by {})", share.client_by.name()))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -260,6 +266,7 @@ fn described(interface: &Interface, place: Hook, settings: &Settings) -> Map<Str
         "cuts": settings.cuts,
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
         "client_prefix": settings.share.map(|share| [share.v4_bits, share.v6_bits]),
+        "client_by": settings.share.map(|share| share.client_by.name()),
         "cuts_unit": settings.policy.unit(),
         "made_tree": settings.made_tree,
         "made_clsact": settings.made_clsact,
@@ -339,11 +346,15 @@ mod tests {
             link_bytes_per_s: 1_250_000_000,
             v4_bits: 32,
             v6_bits: 56,
+            client_by: ClientBy::Address,
             behind_band: 5,
             behind_bands: 3,
         };
         assert_eq!(shared(Some(share), true), "");
         assert_eq!(shared(Some(share), false), "; a client 3000.0 MB ahead of its share stands behind the others");
+        let share = Share { client_by: ClientBy::Mark, ..share };
+        assert_eq!(shared(Some(share), true), "; clients (by mark)");
+        assert!(shared(Some(share), false).starts_with("; a client (by mark) 3000.0 MB ahead"));
         assert_eq!([true, false].map(|is_open| shared(None, is_open)), ["; each response for itself"; 2]);
     }
 }

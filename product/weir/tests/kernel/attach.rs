@@ -150,3 +150,19 @@ fn all_that_show_figures_show_the_same() {
     let said = network.refusal("attach --list --prometheus=/proc/nowhere/weir.prom", 1);
     assert!(said.contains("cannot write /proc/nowhere/weir.prom"), "{said}");
 }
+
+#[test]
+fn openmetrics_has_the_samples_of_prometheus() {
+    let Some(network) = Network::new() else { return };
+    if !attached(&network, "attach uplink --rate 9mbit --no-watch") {
+        return;
+    }
+    let samples = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("weir_"));
+        lines.map(|line| line.split(' ').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let [openmetrics, prometheus] =
+        ["openmetrics", "prometheus"].map(|form| network.printed(&format!("attach --list --{form}")));
+    assert!(openmetrics.ends_with("\n# EOF\n") && !prometheus.contains("# EOF"), "{openmetrics}");
+    assert!(samples(&openmetrics).len() > 80 && samples(&openmetrics) == samples(&prometheus), "{openmetrics}");
+}

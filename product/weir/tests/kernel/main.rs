@@ -10,6 +10,7 @@ mod floods;
 mod follow;
 mod hostile;
 mod leftovers;
+mod marks;
 mod network;
 mod shares;
 mod trial;

@@ -45,7 +45,7 @@ impl Site {
     }
 }
 
-fn set(socket: &TcpStream, level: i32, option: i32, value: i32) {
+pub(super) fn set(socket: &TcpStream, level: i32, option: i32, value: i32) {
     // SAFETY: the option's value is one int, which outlives the call.
     let status = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), 4) };
     assert_eq!(status, 0);
@@ -233,7 +233,8 @@ fn what_cannot_be_kept_is_refused_and_changes_nothing() {
 #[test]
 fn clients_of_two_classes_are_accounted_apart() {
     use sched::policy::ClientShareSpec;
-    let clients = Clients { share: ClientShareSpec::Allowance(20_000), v4_bits: 32, v6_bits: 56 };
+    let clients =
+        Clients { share: ClientShareSpec::Allowance(20_000), v4_bits: 32, v6_bits: 56, by: ClientBy::Address };
     let rules = vec![Rule { class: 1, network: network("127.0.0.2/32"), ..Rule::default() }];
     with(Classify { clients: Some(clients), ..of(rules) }, |site| {
         let [mut one, mut other] = ["127.0.0.2", "127.0.0.3"].map(|client| Pair::of("127.0.0.1", client));

@@ -5,6 +5,7 @@ use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Arrival, Pace, Scheduler, Size};
 use units::Nanos;
 
+use super::classes::set;
 use super::tracked::{IPV4, TCP, arrive, ethernet, ipv4, leave, run_on, transport};
 use super::*;
 use crate::testing::loaded;
@@ -136,7 +137,8 @@ fn no_account_overflows() {
 const FAR_BYTES: usize = 2_400_000;
 
 fn shared(v4_bits: u8) -> Classify {
-    let clients = Some(Clients { share: ClientShareSpec::Allowance(600_000), v4_bits, v6_bits: 56 });
+    let clients =
+        Some(Clients { share: ClientShareSpec::Allowance(600_000), v4_bits, v6_bits: 56, by: ClientBy::Address });
     Classify { clients, rate: Some("4mbit".parse().unwrap()), ..wanted(Policy::Psjf) }
 }
 
@@ -224,6 +226,38 @@ fn a_prefix_is_one_client() {
     });
 }
 
+/// Returns the bands of a small response to 127.0.0.2 with this mark.
+fn small_with(site: &Site, mark: i32) -> Vec<usize> {
+    let counted = site.during(|| marked("127.0.0.2", mark).answer(&[&plain(100)]));
+    bands(&counted)
+}
+
+fn marked(client: &str, mark: i32) -> Pair {
+    let pair = Pair::of("127.0.0.1", client);
+    set(&pair.server, libc::SOL_SOCKET, libc::SO_MARK, mark);
+    pair
+}
+
+/// Behind one address the mark of the packets tells clients apart. What has no mark counts by its address, which is no
+/// mark of the same number.
+#[test]
+fn clients_behind_one_address_are_told_apart_by_their_mark() {
+    let clients = shared(32).clients.map(|clients| Clients { by: ClientBy::Mark, ..clients });
+    with(Classify { clients, ..shared(32) }, |site| {
+        let of_address = i32::from_ne_bytes([127, 0, 0, 2]);
+        marked("127.0.0.2", 1).answer(&[&plain(FAR_BYTES)]);
+        assert_eq!(small_with(site, 2), [2]);
+        assert_eq!(small_with(site, 1), [5]);
+        assert_eq!(small_with(site, 0), [2]);
+        // One mark is one client, whatever its addresses.
+        let counted = site.during(|| marked("127.0.0.7", 1).answer(&[&plain(100)]));
+        assert_eq!(counted.behind, 1);
+        marked("127.0.0.9", of_address).answer(&[&plain(FAR_BYTES)]);
+        assert_eq!(small_with(site, of_address), [5]);
+        assert_eq!(small(site, "127.0.0.2"), (vec![2], 0));
+    });
+}
+
 /// An IPv6 client is by default a home with a network of 56 bits.
 #[test]
 fn addresses_of_one_network_are_one_client() {
@@ -240,7 +274,7 @@ fn addresses_of_one_network_are_one_client() {
 /// A followed rate changes every few seconds; the program, loaded with one rate, is not loaded anew for each.
 #[test]
 fn the_share_of_a_followed_rate_may_lag_by_a_quarter() {
-    let clients = Some(Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56 });
+    let clients = Some(Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56, by: ClientBy::Address });
     let at = move |rate: &str| Classify { clients, rate: rate.parse().ok(), is_followed: true, ..wanted(Policy::Psjf) };
     with(at("10mbit"), move |site| {
         let (interface, told) = (&site.interface, Classify { is_followed: false, ..at("9mbit") });

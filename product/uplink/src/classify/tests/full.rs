@@ -54,7 +54,7 @@ fn memory_bytes(map: &MapHandle) -> u64 {
 
 #[test]
 fn full_tables_forget_the_oldest_and_refuse_nothing() {
-    let clients = Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56 };
+    let clients = Clients { share: ClientShareSpec::On, v4_bits: 32, v6_bits: 56, by: ClientBy::Address };
     with(Classify { clients: Some(clients), ..wanted(Policy::Psjf) }, |site| {
         let id = find(&site.interface).unwrap().unwrap().facts.id;
         let seen = site.during(|| (0..FLOWS).for_each(|flow| run_on(id, &frame(flow))));

@@ -13,6 +13,7 @@ mod heads;
 mod measured;
 mod order;
 mod paths;
+mod proxied;
 mod ranks;
 mod tracked;
 
