@@ -142,7 +142,7 @@ static __always_inline bool read_v1(struct header *header, __u32 bytes)
 	return header->has_gap ? header->groups < V6_GROUPS : header->groups == V6_GROUPS;
 }
 
-// Reads a header of version 2, of a packet with so much payload.
+// Reads a header of version 2, of a packet with this number of bytes of payload.
 static __always_inline bool read_v2(struct header *header, __u32 payload_bytes)
 {
 	__u32 bytes = header->bytes[14] << 8 | header->bytes[15];

@@ -1,4 +1,4 @@
-//! Clients that share an address, as behind a reverse proxy: `weir attach --client-by` tells them apart.
+//! Clients that share an address, as behind a reverse proxy: `weir attach --client-by` separates them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -238,7 +238,7 @@ fn marked(client: &str, mark: i32) -> Pair {
     pair
 }
 
-/// Behind one address the mark of the packets tells clients apart. What has no mark counts by its address, which is no
+/// Behind one address the mark of the packets separates clients. What has no mark counts by its address, which is no
 /// mark of the same number.
 #[test]
 fn clients_behind_one_address_are_told_apart_by_their_mark() {
