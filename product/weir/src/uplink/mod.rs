@@ -63,8 +63,8 @@ struct Up {
     qdisc: Option<Qdisc>,
     #[arg(long, value_name = "N", help = format!("Maximum packets that wait in each band [default: {}]", tree::PACKETS_PER_BAND))]
     packets: Option<u32>,
-    /// Guaranteed share of the rate for the control band and for each band of responses;
-    /// htb only [default: 0.5%]
+    /// Guaranteed share of the rate for the control band and for each band of larger
+    /// responses, and 25 times as much as for one of smaller; htb only [default: 0.5%]
     #[arg(long, value_name = "PERCENT", value_parser = share, verbatim_doc_comment)]
     share: Option<Share>,
     /// Guaranteed share of the rate for other traffic (ssh, DNS, other ports), which also
